@@ -1,4 +1,4 @@
-"""What all tests of the sink have in common."""
+"""A fixture of all tests of the sink."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from rookery.spark.sink.committer import Committer
 
 @pytest.fixture(autouse=True)
 def no_late_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests that play Spark know when their tasks are done."""
+    """Do not wait for late tasks: in tests that play Spark, no task runs after an abort."""
     monkeypatch.setattr(Committer, "late_tasks_s", 0.0)

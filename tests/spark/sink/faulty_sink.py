@@ -1,11 +1,11 @@
-"""The sink under another name, with faults: files in a directory. Each happens once, at its n-th occasion.
+"""The sink under another name, with injected faults. A fault is a file in a directory; it happens once, the n-th time.
 
-commit fails at <step>       an exception
-commit is killed at <step>   the process that Spark has commit batches
-driver is killed at <step>   the process group of the driver, which the file `driver` names, and that process
-worker is killed             the process of a task, when it has written its rows
-executor is killed           what has started the workers' daemon: the executor, or on one machine the nursery
-task is slow                 a task waits for its copy: the first attempt of the first task of a batch
+commit fails at <step>       raises an exception
+commit is killed at <step>   kills the process in which Spark commits batches
+driver is killed at <step>   kills the process group of the driver, whose id is in the file `driver`, and that process
+worker is killed             kills the process of a task after it has written its rows
+executor is killed           kills the parent of the workers' daemon: the executor, or on one machine the nursery
+task is slow                 delays the first attempt of the first task of a batch, so that a copy of it is started
 """
 
 import os
@@ -71,11 +71,11 @@ class FaultyWriter(_Faulty, StreamWriter):
 
 
 class FaultyWriterOf40(_Faulty, ArrowWriterOfBatchesAndStreams):  # type: ignore[misc]
-    """With the base that Spark 4.0 needs."""
+    """The writer with the base class that Spark 4.0 needs."""
 
 
 def parent_of(process_id: int) -> int:
-    """Of the daemon that forks Python workers."""
+    """Return the parent of a process; here, of the daemon that forks Python workers."""
     return int(Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
 
 

@@ -1,12 +1,12 @@
-"""Plays Spark's part towards the sink: the real writer's classes, a real broker, and drivers that die where we say.
+"""Plays the part of Spark for the sink: the real writer classes, a real broker, and drivers that die at chosen steps.
 
-A `Play` is one query on one topic. It keeps what Spark keeps in a checkpoint (which batches are finished), runs drivers
-one after the other, and lets each do what Spark does: tasks write, also twice (a failed attempt, a speculative copy);
-their messages go to `commit`; if that raises, `abort` gets them all; a driver that is gone is followed by one that
-replays the first unfinished batch. `Incident` says what happens, and at which step of a commit. At the end the topic
-must hold each row of each batch once, for readers of committed records.
+A `Play` is one query on one topic. It stores the content of Spark's checkpoint (which batches are finished) and runs
+drivers one after the other. Each driver does what Spark does: tasks write, some twice (a failed attempt, a speculative
+copy); their messages go to `commit`; if that raises, all go to `abort`; after a dead driver, the next one replays the
+first unfinished batch. An `Incident` says what happens at which step of a commit. At the end, readers of committed
+records must see each row of each batch once.
 
-What a killed process would not do is not done here either: a `Killed` is no `Exception`, and passes everything.
+A killed process runs no handlers. Neither does a driver here: `Killed` is not an `Exception`, so no code catches it.
 """
 
 import asyncio
@@ -45,21 +45,21 @@ _PAUSE_S_MAX = 60
 
 
 class Killed(BaseException):
-    """The driver is gone."""
+    """The driver was killed."""
 
 
 class Kind(Enum):
     KILL = auto()  # the driver dies
     FAIL = auto()  # the step raises: Spark calls abort, and the query ends
-    ZOMBIE = auto()  # the driver stands still, is given up for dead, and goes on when others have done its work
+    ZOMBIE = auto()  # the driver pauses, is replaced, and resumes when other drivers have done its work
     TIME_OUT = auto()  # all open transactions time out
     RESTART = auto()  # the broker is stopped and started again
-    WAKE = auto()  # drivers that stand still go on, to their end
-    RACE = auto()  # the same, at the same time as this one
+    WAKE = auto()  # paused drivers resume and run to their end
+    RACE = auto()  # paused drivers resume and run concurrently with this one
 
 
 class AnyBroker(Protocol):
-    """An `EmbeddedBroker`; for time-outs and restarts it must be one."""
+    """Any broker; scripts with time-outs or restarts need an `EmbeddedBroker`."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -69,7 +69,7 @@ class AnyBroker(Protocol):
 
 @dataclass(frozen=True)
 class Incident:
-    """At the `occurrence`-th time that a driver comes to the step, in or after that batch."""
+    """Happens when a driver reaches `step` for the `occurrence`-th time, in `batch` or a later one."""
 
     kind: Kind
     step: str
@@ -79,17 +79,17 @@ class Incident:
 
 @dataclass
 class Script:
-    """What shall happen, and what else is unusual about the run."""
+    """The incidents and the other parameters of a run."""
 
     incidents: Sequence[Incident] = ()
-    # How many tasks the n-th driver cuts a batch into; the last holds for all further ones.
+    # The number of tasks per batch of the n-th driver; the last value holds for all further drivers.
     task_counts: Sequence[int] = (3,)
     batch_count: int = 3
     empty_batches: frozenset[int] = frozenset()
-    # Tasks, as batch and partition, of which another attempt was killed after it had written.
+    # Tasks (batch, partition) with an additional attempt that was killed after it had written.
     lost_attempts: frozenset[tuple[int, int]] = frozenset()
     speculative: frozenset[tuple[int, int]] = frozenset()
-    # Whether all drivers' tasks run in the same Python workers, as after a restart of a query in one application.
+    # Whether the tasks of all drivers run in the same Python workers, as after a restart of a query in one application.
     shares_workers: bool = False
 
 
@@ -111,12 +111,12 @@ class Play:
     # The query
 
     def run(self) -> None:
-        """Until all batches are finished; raises the last error if drivers fail over and over."""
+        """Run drivers until all batches are finished; raises the last error if too many drivers fail."""
         with ThreadPoolExecutor() as threads:
             try:
                 while self.finished < self.script.batch_count:
                     if self.restarts > RESTARTS_MAX:
-                        raise self.errors[-1] if self.errors else AssertionError("drivers die for ever")
+                        raise self.errors[-1] if self.errors else AssertionError("every driver dies")
                     driver = _Driver(self, self.restarts, self._writer)
                     self.restarts += 1
                     self._watch(driver, threads.submit(driver.run))
@@ -124,28 +124,28 @@ class Play:
                 self.wake(waits=True)
 
     def _watch(self, driver: "_Driver", future: Future[None]) -> None:
-        """To its end; or until it stands still, which is for all others the same."""
+        """Wait until the driver has ended or pauses; other drivers see no difference."""
         stopped = driver.stopped
         future.add_done_callback(lambda _: stopped.set())
         if not stopped.wait(_PAUSE_S_MAX):
             raise AssertionError("a driver hangs")
         if driver.is_paused:
-            self._zombies.append((driver.go_on, future))
+            self._zombies.append((driver.resume, future))
             return
         error = future.exception()
         if isinstance(error, Exception):
             self.errors.append(error)
 
     def wake(self, *, waits: bool) -> None:
-        """Let zombies go. What they still do must change nothing; they may well fail."""
+        """Resume zombies. Their remaining steps must have no effect; they may fail."""
         zombies = list(self._zombies)
-        for go_on, future in zombies:
-            shared_loop().call(go_on.set)
+        for resume, future in zombies:
+            shared_loop().call(resume.set)
             if waits:
                 future.exception(_PAUSE_S_MAX)
 
     def due(self, step: str, batch: int) -> Incident | None:
-        """What happens now, once."""
+        """Return the incident of this step, if any. Each incident happens once."""
         for incident in self._left:
             if incident.step == step and batch >= incident.batch:
                 self._seen[step, incident.batch] += 1
@@ -163,7 +163,7 @@ class Play:
         return Counter(row for batch in range(self.finished) for row in self.rows_of(batch))
 
     def found(self) -> Counter[str]:
-        """Committed rows. Transactions that are open are aborted first, as their time-out would do."""
+        """Return the committed rows. Open transactions are aborted first, as their time-out would do."""
         with Admin(self.common) as admin:
             for each in admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(self.sink)):
                 (row,) = admin.describe_transactions([each.transactional_id])
@@ -177,9 +177,9 @@ class Play:
             return len(admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(self.sink)))
 
     def time_out(self) -> None:
-        """All transactions that are open now."""
+        """Make all open transactions time out."""
         self._embedded().advance_time(TRANSACTION_TIMEOUT_S + 1)
-        eventually(lambda: self.open_count() == 0, "the broker gives up what takes too long")
+        eventually(lambda: self.open_count() == 0, "the broker aborts transactions that timed out")
 
     def restart(self) -> None:
         self._embedded().restart()
@@ -198,13 +198,13 @@ class _Driver:
         self._partition = 0
         self.stopped = Event()
         self.is_paused = False
-        self.go_on = asyncio.Event()
+        self.resume = asyncio.Event()
         counts = play.script.task_counts
         self._task_count = counts[min(number, len(counts) - 1)]
         options = {
             **{f"kafka.{key}": value for key, value in play.common.items()},
             "topic": play.sink,
-            # Drivers are processes: what one knows of the ledger, another does not.
+            # Drivers are processes. A client id per driver keeps them from sharing a cached ledger.
             "kafka.client.id": f"{play.sink}-{number}",
             "kafka.transaction.timeout.ms": str(TRANSACTION_TIMEOUT_S * 1000),
         }
@@ -241,7 +241,7 @@ class _Driver:
             if task in script.lost_attempts:
                 self._write(mine[: len(mine) // 2])
             copies = [self._write(mine) for _ in range(1 + (task in script.speculative))]
-            # Spark takes the one that is done first, whichever began first.
+            # Spark takes the copy that finishes first, which need not be the one that started first.
             messages.append(copies[partition % len(copies)])
         return messages
 
@@ -272,10 +272,10 @@ class _Driver:
             case Kind.ZOMBIE:
                 self.is_paused = True
                 self.stopped.set()
-                await self.go_on.wait()
+                await self.resume.wait()
 
 
-# Where a commit can be interrupted: the steps of `committer`, with those around them, in their order. Three tasks.
+# The points where a commit of three tasks can be interrupted, in order: the steps of `committer` and those around them.
 POINTS = (
     ("tasks done", 1),
     ("took over", 1),
@@ -309,7 +309,7 @@ def random_script(seed: int) -> Script:
     )
 
 
-# A restart takes as long as ten others.
+# A restart takes as long as ten other incidents, so it is less frequent.
 _OFTEN = [kind for kind in Kind for _ in range(1 if kind is Kind.RESTART else 4)]
 
 
@@ -319,7 +319,7 @@ def _random_point(randomness: Random) -> tuple[str, int, int]:
 
 
 def play(broker: AnyBroker, script: Script, writer: type[StreamWriter] = StreamWriter) -> Play:
-    """Run it to its end, and check what a reader sees."""
+    """Run the script to its end and check which rows a reader sees."""
     made = Play(broker, script, writer)
     made.run()
     assert made.found() == made.expected()

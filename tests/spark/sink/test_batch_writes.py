@@ -1,4 +1,4 @@
-"""Batch writes with a name whose driver dies, fails or is not alone, and what an error after the commit does not do."""
+"""Named batch writes whose driver dies, fails or has a rival, and errors after the commit."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ _DECIDED_FROM = POINTS.index(("decided", 1))
 
 
 class Write(BatchWriter):
-    """One version, by a driver of its own; `at` is called with each step."""
+    """A write of one version by its own driver; `at` is called with each step."""
 
     messages: Sequence[TaskMessage]
     at: Callable[[str], None] | None = None
@@ -46,7 +46,7 @@ class Write(BatchWriter):
 
 
 def write(broker: EmbeddedBroker, topic: str, version: int | None, app: str | None = None, **settings: str) -> Write:
-    """Tasks have written their rows; the commit is to come."""
+    """Return a write whose tasks have written their rows, and which is not committed yet."""
     options = {
         "kafka.bootstrap.servers": broker.bootstrap_servers,
         "kafka.client.id": f"driver-{os.getpid()}-{next(_NUMBERS)}",
@@ -70,7 +70,7 @@ def rows(*versions: int | None) -> list[str]:
 
 
 def found(broker: EmbeddedBroker, topic: str) -> list[str]:
-    """What is committed, when what is open has timed out."""
+    """Return the committed rows. Open transactions are aborted first, as their time-out would do."""
     common = {"bootstrap.servers": broker.bootstrap_servers}
     with SyncAdmin(common) as admin:
         for each in admin.list_transactions(states=[ONGOING]):
@@ -99,12 +99,12 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch, broker: EmbeddedBroker) -> Itera
     broker.faults.clear()
 
 
-# A version that was left unfinished
+# An unfinished version
 
 
 @pytest.mark.parametrize("next_commits", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("point", POINTS[1:-1], ids=lambda point: f"{point[0].replace(' ', '_')}-{point[1]}")
-def test_a_later_version_finishes_what_was_decided_before(
+def test_a_later_version_finishes_an_earlier_decision(
     broker: EmbeddedBroker, topic: str, point: tuple[str, int], next_commits: bool
 ) -> None:
     broker.create_topic(topic)
@@ -115,13 +115,13 @@ def test_a_later_version_finishes_what_was_decided_before(
     write(broker, topic, 2).end(commit=next_commits)
     is_decided = POINTS.index(point) >= _DECIDED_FROM
     assert found(broker, topic) == rows(*([1] if is_decided else []), *([2] if next_commits else []))
-    # Who repeats the first adds what is missing, or nothing; unless a later one is there.
+    # A repetition of the first version adds the missing rows; it is skipped if a later version was written.
     write(broker, topic, 1).end()
-    is_first_there = is_decided or not next_commits
-    assert found(broker, topic) == rows(*([1] if is_first_there else []), *([2] if next_commits else []))
+    is_first_written = is_decided or not next_commits
+    assert found(broker, topic) == rows(*([1] if is_first_written else []), *([2] if next_commits else []))
 
 
-def test_a_version_that_is_torn_is_told_by_its_name_and_can_be_mended(broker: EmbeddedBroker, topic: str) -> None:
+def test_the_error_names_a_torn_version_which_can_be_repaired(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     first = write(broker, topic, 1)
     first.at = raises_at("ended", 1, Killed())
@@ -138,10 +138,10 @@ def test_a_version_that_is_torn_is_told_by_its_name_and_can_be_mended(broker: Em
     assert found(broker, topic) == rows(1, 2)
 
 
-# Two at once
+# Concurrent writes
 
 
-def test_two_versions_at_once_leave_each_other_alone(broker: EmbeddedBroker, topic: str) -> None:
+def test_concurrent_versions_do_not_affect_each_other(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     first, second, third = (write(broker, topic, version) for version in (1, 2, 3))
     second.end(commit=False)
@@ -150,14 +150,14 @@ def test_two_versions_at_once_leave_each_other_alone(broker: EmbeddedBroker, top
     assert found(broker, topic) == rows(1, 3)
 
 
-def test_the_same_version_at_once_is_written_once(
+def test_concurrent_writes_of_one_version_take_effect_once(
     broker: EmbeddedBroker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.create_topic(topic)
     first, second = write(broker, topic, 1), write(broker, topic, 1)
     first.end()
     second.end()
-    assert "batch 1 is left out: it was already written" in caplog.text
+    assert "batch 1 is skipped: it was already written" in caplog.text
     assert found(broker, topic) == rows(1)
 
 
@@ -168,11 +168,11 @@ def test_a_version_is_written_to_each_topic(broker: EmbeddedBroker, topic: str) 
     assert [found(broker, name) for name in topics] == [rows(1), rows(1)]
 
 
-def test_what_others_have_aborted_is_not_blamed_on_time_alone(broker: EmbeddedBroker, topic: str) -> None:
+def test_the_error_for_aborted_transactions_names_both_causes(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     made = write(broker, topic, 1)
     assert found(broker, topic) == []
-    with pytest.raises(SinkError, match=r"aborted before .* committed .*by another driver.*; or .* took longer"):
+    with pytest.raises(SinkError, match=r"aborted before .* committed .*another driver.*; or .* took longer"):
         made.end()
 
 
@@ -180,10 +180,10 @@ def test_what_others_have_aborted_is_not_blamed_on_time_alone(broker: EmbeddedBr
 
 
 @pytest.mark.parametrize("version", [None, 1], ids=["nameless", "named"])
-def test_an_error_when_all_is_committed(
+def test_an_error_after_the_commit(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch, version: int | None
 ) -> None:
-    """Only a write that can be repeated tells of it."""
+    """Only a named write reports the error, because only that can be repeated safely."""
     broker.create_topic(topic)
     made = write(broker, topic, version)
 
@@ -200,7 +200,7 @@ def test_an_error_when_all_is_committed(
     assert found(broker, topic) == rows(version)
 
 
-def test_what_is_open_is_not_waited_for(
+def test_a_commit_does_not_wait_for_the_list_of_open_transactions(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.create_topic(topic)
@@ -212,7 +212,7 @@ def test_what_is_open_is_not_waited_for(
     assert found(broker, topic) == rows(1)
 
 
-def test_an_end_that_fails_is_tried_again_and_keeps_no_other(
+def test_a_failed_end_is_retried_and_does_not_stop_the_others(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic(topic)
@@ -222,7 +222,7 @@ def test_an_end_that_fails_is_tried_again_and_keeps_no_other(
     async def fail_first(self: Admin, prepared: PreparedTransaction, *, commit: bool) -> EndOutcome:
         asked.append(prepared.transactional_id)
         if len(asked) == 1:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "nobody answers")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no response")
         return await end(self, prepared, commit=commit)
 
     monkeypatch.setattr(Admin, "end_transaction", fail_first)
@@ -231,7 +231,7 @@ def test_an_end_that_fails_is_tried_again_and_keeps_no_other(
     assert found(broker, topic) == rows(None)
 
 
-def test_a_timeout_is_an_error_of_a_commit_and_a_line_in_the_log_of_an_abort(
+def test_a_timeout_is_raised_by_a_commit_and_logged_by_an_abort(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.create_topic(topic)
@@ -249,7 +249,7 @@ def test_a_timeout_is_an_error_of_a_commit_and_a_line_in_the_log_of_an_abort(
     assert "batch 1 was not aborted in time" in caplog.text
 
 
-def test_a_broker_that_describes_no_transactions(
+def test_a_broker_that_cannot_describe_transactions(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic(topic)
@@ -266,7 +266,7 @@ def test_a_broker_that_describes_no_transactions(
 # The ledgers of a process
 
 
-def test_a_ledger_takes_requests_as_large_as_the_user_says(
+def test_the_request_size_of_the_user_applies_to_the_ledger(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic(topic)
@@ -278,10 +278,8 @@ def test_a_ledger_takes_requests_as_large_as_the_user_says(
     assert found(broker, topic) == rows(2)
 
 
-def test_a_ledger_that_was_kept_is_not_believed_when_it_says_that_there_is_nothing_to_do(
-    broker: EmbeddedBroker, topic: str
-) -> None:
-    """Its entry is of version 1; meanwhile another driver has decided about version 2, and died."""
+def test_a_cached_ledger_is_read_again_before_a_batch_is_skipped(broker: EmbeddedBroker, topic: str) -> None:
+    """The cached entry is of version 1; meanwhile another driver has decided version 2 and died."""
     broker.create_topic(topic)
     common = {"kafka.client.id": f"kept-{topic}"}
     write(broker, topic, 1, **common).end()
@@ -294,7 +292,7 @@ def test_a_ledger_that_was_kept_is_not_believed_when_it_says_that_there_is_nothi
     assert found(broker, topic) == rows(1, 2)
 
 
-def test_ledgers_are_closed_but_for_those_used_last(
+def test_only_the_most_recently_used_ledgers_stay_open(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic(topic)
@@ -313,22 +311,24 @@ def test_ledgers_are_closed_but_for_those_used_last(
     assert [key[-1] for key in driver._ledgers] == [f"c/{topic}", f"a/{topic}"]
 
 
-def test_a_task_that_is_done_after_its_write_was_given_up_holds_up_nobody(
+def test_the_transaction_of_a_task_that_finishes_after_the_abort_is_aborted(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Committer, "late_tasks_s", 15.0)
     made, aborted = write(broker, topic, None), Event()
     made.at = lambda step: aborted.set() if step == "aborted" else None
-    giving_up = Thread(target=made.end, kwargs={"commit": False})
-    giving_up.start()
+    aborting = Thread(target=made.end, kwargs={"commit": False})
+    aborting.start()
     try:
         assert aborted.wait(30)
         late = _task(made, "late").piece
         assert late is not None
         with SyncAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
             name = late.transaction.transactional_id
-            eventually(lambda: admin.describe_transactions([name])[0].state != ONGOING, "the late one is swept")
+            eventually(
+                lambda: admin.describe_transactions([name])[0].state != ONGOING, "the late transaction is aborted"
+            )
     finally:
         monkeypatch.setattr(Committer, "late_tasks_s", 0.0)
-        giving_up.join()
+        aborting.join()
     assert found(broker, topic) == []

@@ -1,4 +1,4 @@
-"""What the sink's driver decides, case by case."""
+"""The plans of the sink's driver, case by case."""
 
 import zlib
 from collections.abc import Sequence
@@ -58,29 +58,29 @@ def test_a_new_batch_is_decided(before: Entry | None) -> None:
 
 
 @pytest.mark.parametrize("before", [None, Entry(batch=4, pieces=OLD, is_done=True), Entry(batch=5)])
-def test_an_empty_batch_leaves_no_trace(before: Entry | None) -> None:
+def test_an_empty_batch_is_not_recorded(before: Entry | None) -> None:
     assert plan_commit(before, 5, ()) == Skip()
 
 
-def test_a_replay_goes_on_with_what_was_decided() -> None:
+def test_a_replay_continues_with_the_decision() -> None:
     assert plan_commit(DECIDED, 5, NEW) == Finish(DECIDED)
     assert plan_commit(DECIDED, 5, ()) == Finish(DECIDED)
 
 
 @pytest.mark.parametrize("is_streaming", [False, True])
-def test_a_replay_of_what_is_done_is_left_out_and_said(is_streaming: bool) -> None:
+def test_a_replay_of_a_done_batch_is_skipped_with_a_reason(is_streaming: bool) -> None:
     is_done = replace(DECIDED, is_done=True)
     plan = plan_commit(is_done, 5, NEW, is_streaming=is_streaming)
-    assert plan == Skip("batch 5 is left out: it was already written")
+    assert plan == Skip("batch 5 is skipped: it was already written")
     plan = plan_commit(is_done, 5, NEW[:1], is_streaming=is_streaming)
     assert isinstance(plan, Skip)
     assert plan.reason is not None
     assert "already written, AND WITH OTHER ROWS: 10 then, 5 now" in plan.reason
 
 
-def test_a_write_of_an_earlier_version_is_left_out_and_said() -> None:
+def test_a_write_of_an_earlier_version_is_skipped_with_a_reason() -> None:
     plan = plan_commit(DECIDED, 4, NEW, is_streaming=False)
-    assert plan == Skip("batch 4 is left out as already written: the ledger is at batch 5")
+    assert plan == Skip("batch 4 is skipped as already written: the ledger is at batch 5")
 
 
 def test_an_old_checkpoint_is_refused() -> None:
@@ -88,7 +88,7 @@ def test_an_old_checkpoint_is_refused() -> None:
         plan_commit(DECIDED, 3, NEW)
 
 
-def test_what_was_abandoned_is_not_decided_and_what_was_not_is() -> None:
+def test_abandoned_pieces_are_not_decided_and_others_are() -> None:
     before = Entry(batch=5, abandoned=frozenset({NEW[1].transaction}))
     with pytest.raises(SinkError, match="being aborted by another call"):
         plan_commit(before, 5, NEW)
@@ -98,7 +98,7 @@ def test_what_was_abandoned_is_not_decided_and_what_was_not_is() -> None:
     assert plan_commit(before, 6, OLD) == Decide(replace(before, batch=6, pieces=OLD), OLD)
 
 
-def test_an_id_that_was_abandoned_may_be_used_again() -> None:
+def test_an_abandoned_id_may_be_reused() -> None:
     later = tuple(replace(each, transaction=replace(each.transaction, producer_epoch=4)) for each in NEW)
     before = Entry(batch=5, abandoned=transactions(NEW))
     assert plan_commit(before, 6, later) == Decide(replace(before, batch=6, pieces=later), later)
@@ -107,18 +107,18 @@ def test_an_id_that_was_abandoned_may_be_used_again() -> None:
 # An earlier batch that is not finished
 
 
-def test_only_what_is_decided_and_of_an_earlier_batch_is_to_be_settled() -> None:
+def test_only_decided_entries_of_an_earlier_batch_are_unsettled() -> None:
     assert is_unsettled(DECIDED, 6)
     for entry in (None, replace(DECIDED, batch=6), replace(DECIDED, is_done=True), Entry(batch=5)):
         assert not is_unsettled(entry, 6)
 
 
-def test_an_earlier_batch_comes_to_its_end() -> None:
+def test_an_earlier_batch_is_settled() -> None:
     assert settled(DECIDED, outcomes(DECIDED, DONE, DONE)) == replace(DECIDED, is_done=True)
     assert settled(DECIDED, outcomes(DECIDED, LOST, FENCED)) == replace(DECIDED, pieces=None)
     with pytest.raises(TornBatchError, match=r"batch 5, .* torn: .*old-1 of task 1 .* Write batch 5 once more"):
         settled(DECIDED, outcomes(DECIDED, DONE, FENCED))
-    with pytest.raises(TornBatchError, match=r"old-0 of task 0 any more .* another txnAppId"):
+    with pytest.raises(TornBatchError, match=r"has removed .*old-0 of task 0 .* another txnAppId"):
         settled(DECIDED, outcomes(DECIDED, UNKNOWN, DONE))
 
 
@@ -135,7 +135,7 @@ def test_the_first_run_has_lost_its_transactions() -> None:
 
 
 @pytest.mark.parametrize("fresh", [NEW, NEW[:1], ()])
-def test_all_lost_is_decided_anew(fresh: tuple[Piece, ...]) -> None:
+def test_if_all_pieces_are_lost_the_replay_is_decided(fresh: tuple[Piece, ...]) -> None:
     plan = plan_after_ends(DECIDED, outcomes(DECIDED, LOST, FENCED), fresh)
     assert plan == Decide(Entry(batch=5, pieces=fresh), fresh)
 
@@ -145,7 +145,7 @@ def test_a_lost_piece_is_replaced_by_one_with_the_same_rows() -> None:
     assert plan == Decide(Entry(batch=5, pieces=(OLD[0], NEW[1])), (NEW[1],))
 
 
-def test_the_same_rows_may_come_from_another_partition_but_each_piece_serves_once() -> None:
+def test_the_same_rows_may_come_from_another_partition_but_each_piece_is_used_once() -> None:
     entry = Entry(batch=5, pieces=(piece("a", 0), piece("b", 1, "same"), piece("c", 2, "same")))
     fresh = (piece("x", 2, "same"), piece("y", 7, "same"))
     plan = plan_after_ends(entry, outcomes(entry, DONE, LOST, LOST), fresh)
@@ -165,12 +165,12 @@ def test_a_torn_batch_says_what_is_missing(fresh: tuple[Piece, ...]) -> None:
         plan_after_ends(DECIDED, outcomes(DECIDED, DONE, LOST), fresh)
 
 
-def test_an_id_that_the_broker_has_forgotten() -> None:
-    with pytest.raises(TornBatchError, match=r"old-0 of task 0 any more \(transactional.id.expiration.ms\)"):
+def test_an_id_that_the_broker_has_removed() -> None:
+    with pytest.raises(TornBatchError, match=r"has removed .*old-0 of task 0 \(transactional.id.expiration.ms\)"):
         plan_after_ends(DECIDED, outcomes(DECIDED, UNKNOWN, DONE), NEW)
 
 
-def test_what_was_abandoned_replaces_nothing() -> None:
+def test_an_abandoned_piece_replaces_no_lost_one() -> None:
     entry = replace(DECIDED, abandoned=frozenset({NEW[1].transaction}))
     with pytest.raises(SinkError):
         plan_after_ends(entry, outcomes(entry, DONE, LOST), NEW)
@@ -183,7 +183,7 @@ def transactions(pieces: Sequence[Piece]) -> frozenset[PreparedTransaction]:
     return frozenset(each.transaction for each in pieces)
 
 
-def test_an_abort_before_the_decision_is_noted_first() -> None:
+def test_an_abort_before_the_decision_is_recorded_first() -> None:
     to_abort = transactions(NEW)
     earlier = Entry(batch=4, pieces=OLD, is_done=True)
     for before, noted in ((None, Entry(batch=-1)), (Entry(batch=5), Entry(batch=5)), (earlier, earlier)):
@@ -193,7 +193,7 @@ def test_an_abort_before_the_decision_is_noted_first() -> None:
             )
 
 
-def test_an_abort_of_what_is_decided_undoes_nothing() -> None:
+def test_an_abort_does_not_undo_a_decision() -> None:
     nothing: frozenset[PreparedTransaction] = frozenset()
     old = transactions(OLD)
     assert plan_abort(DECIDED, 5, old, old) == AbortPlan(entry=None, to_abort=nothing, decided=OLD)
@@ -201,20 +201,20 @@ def test_an_abort_of_what_is_decided_undoes_nothing() -> None:
     assert plan_abort(is_done, 5, old, ()) == AbortPlan(entry=None, to_abort=nothing, decided=())
 
 
-def test_an_abort_of_a_replay_gives_up_only_what_is_not_decided() -> None:
+def test_an_abort_of_a_replay_aborts_only_undecided_pieces() -> None:
     new = transactions(NEW)
     plan = plan_abort(DECIDED, 5, new, transactions(OLD))
     assert plan == AbortPlan(entry=replace(DECIDED, abandoned=new), to_abort=new, decided=OLD)
 
 
-def test_an_abort_of_what_is_over_leaves_others_alone() -> None:
-    """Nothing is noted that a driver could read before it decides about them."""
+def test_an_abort_of_a_done_or_superseded_batch_aborts_only_the_callers_pieces() -> None:
+    """No entry is written, so another driver could not see before its decision that its pieces are abandoned."""
     new, others = transactions(NEW[:1]), transactions(NEW[1:])
     assert plan_abort(replace(DECIDED, is_done=True), 5, new, others) == AbortPlan(entry=None, to_abort=new, decided=())
     assert plan_abort(DECIDED, 4, new, others) == AbortPlan(entry=None, to_abort=new, decided=())
 
 
-def test_what_was_abandoned_before_is_noted_as_long_as_it_may_be_open() -> None:
+def test_abandoned_transactions_are_kept_as_long_as_they_may_be_open() -> None:
     old, new = transactions(OLD), transactions(NEW)
     for before in (Entry(batch=4, abandoned=old), Entry(batch=5, abandoned=old)):
         for open_ones, left in ((None, old), ([OLD[0].transaction], transactions(OLD[:1])), ([], transactions(()))):
@@ -250,7 +250,7 @@ def test_the_example_of_the_format_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (b"", "cannot be read"),
         (b"[]", "cannot be read"),
@@ -259,12 +259,12 @@ def test_the_example_of_the_format_page() -> None:
         (b'{"version": 1, "batch": 1, "state": "decided"}', "cannot be read"),
     ],
 )
-def test_records_that_are_not_ours_are_refused(value: bytes, told: str) -> None:
-    with pytest.raises(SinkError, match=told):
+def test_invalid_records_are_errors(value: bytes, message: str) -> None:
+    with pytest.raises(SinkError, match=message):
         decode_entry("sink", value)
 
 
-def test_the_decision_about_many_tasks_is_a_record_that_brokers_take() -> None:
+def test_the_entry_for_many_tasks_fits_the_default_limit_of_brokers() -> None:
     randomness = Random(1)
     workers = [randomness.randbytes(8).hex() for _ in range(64)]
     pieces = []

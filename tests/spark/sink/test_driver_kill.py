@@ -1,4 +1,4 @@
-"""A Spark driver that is killed in the middle of a commit, in processes of its own; tests/soak does it at length."""
+"""Kills a Spark driver in its own process in the middle of a commit; tests/soak does this many times."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The sink under a Spark that is played: drivers die, fail and come back at every step, and each row is there once."""
+"""The sink with a simulated Spark: drivers die, fail and resume at every step, and each row is written once."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,8 @@ MANY_SEEDS = range(100, 400)
 _USUAL = Script(speculative=frozenset({(1, 1)}), lost_attempts=frozenset({(1, 2)}))
 V2, CLASSIC = 2, 1
 KILLED, FAILED, PAUSED = Kind.KILL, Kind.FAIL, Kind.ZOMBIE
-# What `make test` leaves to `make conformance`: most points of the classic protocol, and of each kind every other one.
+# The cases of `make test`. The others, most points of the classic protocol and every other point of most kinds, run in
+# `make conformance`.
 QUICK = {
     *((V2, KILLED, point) for point in POINTS),
     *((V2, FAILED, point) for point in POINTS[1::2]),
@@ -41,7 +42,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[dict[int, EmbeddedBroker]]:
-    """By the level of transaction.version."""
+    """Brokers by their level of transaction.version."""
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}
     with EmbeddedBroker(settings=settings) as newer, EmbeddedBroker(settings=settings) as older:
         with Admin({"bootstrap.servers": older.bootstrap_servers}) as admin:
@@ -51,13 +52,13 @@ def brokers() -> Iterator[dict[int, EmbeddedBroker]]:
 
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a driver can die between the first end and the second."""
+    """End transactions one by one, so that a driver can die between two of them."""
     monkeypatch.setattr(Committer, "concurrent_requests", 1)
 
 
 @pytest.mark.parametrize(("level", "incident"), CASES)
 def test_each_step_of_a_commit(brokers: dict[int, EmbeddedBroker], level: int, incident: Incident) -> None:
-    """Who replays the batch cuts it differently, unless a time-out may have torn it."""
+    """The replay has another number of tasks, unless a time-out may have torn the batch."""
     counts = (3,) if incident.kind is Kind.TIME_OUT else (3, 2)
     made = play(brokers[level], replace(_USUAL, incidents=[incident], task_counts=counts))
     if incident.kind in (KILLED, FAILED, PAUSED):
@@ -65,7 +66,7 @@ def test_each_step_of_a_commit(brokers: dict[int, EmbeddedBroker], level: int, i
     assert made.open_count() == 0
 
 
-def test_what_was_torn_and_is_not_written_again_in_the_same_way_is_told(brokers: dict[int, EmbeddedBroker]) -> None:
+def test_a_torn_batch_is_an_error_if_the_replay_has_other_tasks(brokers: dict[int, EmbeddedBroker]) -> None:
     made = Play(brokers[V2], Script([Incident(Kind.TIME_OUT, "ended")], task_counts=(3, 2)))
     with pytest.raises(TornBatchError, match=r"task 1, 4 rows"):
         made.run()
@@ -85,7 +86,7 @@ def test_many_random_schedules(brokers: dict[int, EmbeddedBroker], seed: int) ->
 
 
 def check_random(broker: EmbeddedBroker, seed: int) -> None:
-    """A batch that a time-out tore may stay so, and says it; but nothing is ever there twice."""
+    """A batch that a time-out has torn may end in an error, but no row may be written twice."""
     script = random_script(seed)
     made = Play(broker, script)
     try:

@@ -1,4 +1,4 @@
-"""The harness finds mistakes: each test plants one that somebody could make, and plays the schedule that shows it."""
+"""Checks that the harness finds bugs: each test plants a plausible bug and plays the schedule that reveals it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -62,8 +62,8 @@ def test_transactional_ids_that_attempts_share(plain_broker: EmbeddedBroker, mon
     assert is_caught(plain_broker, Script(speculative=frozenset({(1, 0), (1, 1), (1, 2)})))
 
 
-def test_drivers_that_do_not_lock_each_other_out(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A zombie writes about batch 1 when batch 2 is decided; who replays batch 2 finds nothing about it."""
+def test_drivers_that_do_not_fence_each_other(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zombie writes the entry of batch 1 after batch 2 was decided; the replay of batch 2 then finds no decision."""
     numbers = count()
     script = Script(
         [
@@ -84,7 +84,7 @@ async def _nothing_open(_: Committer, batch: int, known: object = ()) -> list[ob
     return []
 
 
-def test_a_replay_that_does_not_ask_the_ledger(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_that_ignores_the_ledger(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_streaming: bool) -> Plan:
         return Decide(Entry(batch=batch, pieces=tuple(fresh)), tuple(fresh))
 
@@ -110,7 +110,7 @@ def test_a_repetition_by_the_other_protocol(plain_broker: EmbeddedBroker, monkey
     assert is_caught(plain_broker, Script([Incident(Kind.KILL, "ended", occurrence=3)]))
 
 
-def test_an_id_that_is_used_again_too_soon(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_is_reused_too_soon(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     def take(self: TaskIds, identity: TaskIdentity) -> str:
         return names.task_id(identity.sink, self._process, identity.partition)
 

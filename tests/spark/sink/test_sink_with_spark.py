@@ -1,6 +1,6 @@
-"""The sink under Spark itself: streams that fail, lose a worker and start again, and batch writes.
+"""The sink with Spark itself: streams that fail, lose a worker and restart, and batch writes.
 
-Drivers that are killed need processes of their own: tests/soak.
+Killed drivers need their own processes: tests/soak.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ ROWS_PER_FILE = 20
 
 
 class Stage:
-    """A stream of text files, one a batch, into a topic of its own."""
+    """A stream of text files, one per batch, into its own topic."""
 
     def __init__(self, spark: "SparkSession", broker: EmbeddedBroker, topic: str, directory: Path) -> None:
         self.spark = spark
@@ -74,8 +74,8 @@ def stage(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: P
 
 @pytest.fixture
 def faulty(spark: "SparkSession") -> Iterator[None]:
-    """Workers do not have the tests on their path. Sinks are looked up in the thread's session, not in the query's, and
-    a pipeline that ran before has left its own there."""
+    """Register the faulty sink. It is pickled by value, because workers do not have the tests on their path. Spark
+    looks sinks up in the thread's session, not in the query's, and a pipeline that ran before may have set another."""
     register_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
     spark.dataSource.register(FaultySink)
     activate(spark)
@@ -83,7 +83,7 @@ def faulty(spark: "SparkSession") -> Iterator[None]:
     unregister_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
 
 
-def test_a_stream_goes_on_from_its_checkpoint(stage: Stage) -> None:
+def test_a_stream_continues_from_its_checkpoint(stage: Stage) -> None:
     for _ in range(2):
         stage.add_files(2)
         stage.run()
@@ -94,7 +94,7 @@ def test_a_stream_goes_on_from_its_checkpoint(stage: Stage) -> None:
     "fault",
     ["commit fails at ended", "worker is killed", "commit is killed at decided"],
 )
-def test_a_query_that_fails_and_starts_again(stage: Stage, faulty: None, fault: str) -> None:
+def test_a_query_that_fails_and_is_restarted(stage: Stage, faulty: None, fault: str) -> None:
     arm(stage.faults, fault)
     stage.add_files(2)
     with pytest.raises(StreamingQueryException):
@@ -105,7 +105,7 @@ def test_a_query_that_fails_and_starts_again(stage: Stage, faulty: None, fault: 
 
 
 def test_a_stream_of_arrow_as_spark_4_0_takes_it(stage: Stage, faulty: None) -> None:
-    """There, no base class is for writers of streams that take Arrow. Newer versions take such a writer, too."""
+    """Spark 4.0 has no base class for stream writers that take Arrow. Newer versions accept this writer as well."""
     arm(stage.faults, "commit is killed at decided")
     stage.add_files(2)
     with pytest.raises(StreamingQueryException):
@@ -124,8 +124,8 @@ def test_a_batch_write_is_all_or_nothing(stage: Stage) -> None:
     assert stage.found() == Counter(str(number) for number in range(40))
 
 
-def test_updates_go_on_from_their_checkpoint(stage: Stage, tmp_path: Path) -> None:
-    """A batch that Spark repeats, because it died before it noted the batch as done, is not written again."""
+def test_updates_continue_from_their_checkpoint(stage: Stage, tmp_path: Path) -> None:
+    """A batch that Spark repeats, because it died before it recorded the batch as done, is not written again."""
     checkpoint = tmp_path / "updates"
     to_columns = {name: value for name, value in stage.options.items() if name != "topic"}
     sinks = [TopicSink(to_columns, name=name) for name in ("first", "second")]
@@ -157,5 +157,5 @@ def test_updates_go_on_from_their_checkpoint(stage: Stage, tmp_path: Path) -> No
 
 def test_a_topic_sink_belongs_to_a_query(stage: Stage) -> None:
     rows = stage.spark.range(1).selectExpr("cast(id as string) value")
-    with pytest.raises(SinkError, match="called by foreachBatch only"):
+    with pytest.raises(SinkError, match="can be called by foreachBatch only"):
         TopicSink(stage.options)(rows, 0)

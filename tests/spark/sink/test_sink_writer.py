@@ -1,4 +1,4 @@
-"""Tasks of the sink, called without Spark: columns, digests, transactional ids, deliveries, and what errors say."""
+"""Tasks of the sink, called without Spark: columns, digests, transactional ids, deliveries and error messages."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def writer(broker: EmbeddedBroker, schema: str, **options: str) -> BatchWriter:
 
 
 def schema_of(text: str) -> StructType:
-    """Spark's own parser needs a session."""
+    """Parse a schema without a session, which Spark's own parser needs."""
     parsed = parse_type(text)
     assert isinstance(parsed, StructType)
     return parsed
@@ -64,22 +64,22 @@ def read(broker: EmbeddedBroker, topic: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "topic", "told"),
+    ("schema", "topic", "message"),
     [
         ("key string", "t", "required column 'value' not found; there are: key"),
-        ("value int", "t", "column 'value': int. Expected is string or binary; or set the option valueFormat"),
+        ("value int", "t", "column 'value': int. Expected: string or binary; or set the option valueFormat"),
         ("key double, value string", "t", "column 'key': double"),
         (VALUE, None, "the option topic is required when no column 'topic' is present"),
-        ("topic int, value string", None, "column 'topic': int. Expected is string"),
-        ("partition bigint, value string", "t", "column 'partition': bigint. Expected is int"),
-        ("headers string, value string", "t", r"Expected is array<struct<key:string,value:binary>>"),
+        ("topic int, value string", None, "column 'topic': int. Expected: string"),
+        ("partition bigint, value string", "t", "column 'partition': bigint. Expected: int"),
+        ("headers string, value string", "t", r"Expected: array<struct<key:string,value:binary>>"),
         ("headers array<struct<key: string, value: string>>, value string", "t", "column 'headers'"),
-        ("timestamp string, value string", "t", "column 'timestamp': string. Expected is timestamp"),
+        ("timestamp string, value string", "t", "column 'timestamp': string. Expected: timestamp"),
     ],
 )
-def test_columns_that_cannot_be_written(broker: EmbeddedBroker, schema: str, topic: str | None, told: str) -> None:
+def test_columns_that_cannot_be_written(broker: EmbeddedBroker, schema: str, topic: str | None, message: str) -> None:
     options = {} if topic is None else {"topic": topic}
-    with pytest.raises(OptionError, match=re.escape(told)):
+    with pytest.raises(OptionError, match=re.escape(message)):
         writer(broker, schema, **options)
 
 
@@ -89,16 +89,16 @@ def test_overwriting_is_refused(broker: EmbeddedBroker) -> None:
         BatchWriter(options, schema_of(VALUE), overwrite=True)
 
 
-def test_a_stream_has_no_other_name_than_its_checkpoint(broker: EmbeddedBroker) -> None:
+def test_a_stream_cannot_have_a_txn_app_id(broker: EmbeddedBroker) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t", "txnAppId": "a"}
-    with pytest.raises(OptionError, match="a stream is known by its checkpoint"):
+    with pytest.raises(OptionError, match="a stream is identified by its checkpoint"):
         StreamWriter(parse_write_options(options, streaming=True), schema_of(VALUE))
 
 
 def test_all_columns(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic, partitions=3)
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    # Retention would remove an old one.
+    # Retention would delete a record with an old timestamp.
     moment = datetime.now(UTC).replace(microsecond=678000)
     row = pa.RecordBatch.from_arrays(
         [
@@ -128,7 +128,7 @@ def test_all_columns(broker: EmbeddedBroker, topic: str) -> None:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_large_types(broker: EmbeddedBroker, topic: str, delivery: str) -> None:
-    """As with spark.sql.execution.arrow.useLargeVarTypes."""
+    """The types that spark.sql.execution.arrow.useLargeVarTypes produces."""
     broker.create_topic(topic)
     headers = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
     row = pa.RecordBatch.from_arrays(
@@ -146,7 +146,9 @@ def test_large_types(broker: EmbeddedBroker, topic: str, delivery: str) -> None:
     assert [(each["key"], each["value"]) for each in read(broker, topic)] == [(b"k", b"v"), (None, b"")]
 
 
-def test_the_option_topic_wins_and_without_it_every_row_needs_one(broker: EmbeddedBroker, topic: str) -> None:
+def test_the_option_topic_takes_precedence_and_without_it_every_row_needs_a_topic(
+    broker: EmbeddedBroker, topic: str
+) -> None:
     broker.create_topic(topic)
     rows = pa.RecordBatch.from_pydict({"topic": pa.array([None, "other"], pa.string()), "value": ["a", "b"]})
     made = writer(broker, "topic string, value string", topic=topic)
@@ -159,7 +161,7 @@ def test_the_option_topic_wins_and_without_it_every_row_needs_one(broker: Embedd
 # Deliveries
 
 
-def test_nothing_shows_before_the_commit_and_nothing_after_an_abort(broker: EmbeddedBroker, topic: str) -> None:
+def test_rows_are_invisible_before_the_commit_and_after_an_abort(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     for ends_well in (False, True):
         made = writer(broker, VALUE, topic=topic)
@@ -178,7 +180,7 @@ def test_a_task_without_rows_opens_no_transaction(broker: EmbeddedBroker, topic:
         assert admin.list_transactions(id_pattern=tasks_pattern(made.task_identity().tasks)) == []
 
 
-def test_a_write_that_has_a_name_happens_once(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_named_write_takes_effect_once(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     for version, value in (("1", "first"), ("1", "again"), ("2", "second"), ("1", "late")):
         made = writer(broker, VALUE, topic=topic, txnAppId=f"app-{topic}", txnVersion=version)
@@ -201,7 +203,7 @@ def test_a_task_that_fails_aborts_its_transaction(broker: EmbeddedBroker, topic:
     assert found == []
 
 
-def test_at_least_once_is_without_transactions(broker: EmbeddedBroker, topic: str) -> None:
+def test_at_least_once_uses_no_transactions(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     made = writer(broker, VALUE, topic=topic, delivery="at-least-once")
     message = write(made, values("a", "b"))
@@ -215,7 +217,7 @@ def test_at_least_once_is_without_transactions(broker: EmbeddedBroker, topic: st
 # Errors
 
 
-def test_an_address_where_nobody_answers(broker: EmbeddedBroker) -> None:
+def test_an_address_where_no_broker_responds(broker: EmbeddedBroker) -> None:
     quick = {"kafka.default.api.timeout.ms": "300", "kafka.request.timeout.ms": "200"}
     with pytest.raises(SourceError, match=r"127.0.0.1:1: check the option kafka.bootstrap.servers"):
         writer(broker, VALUE, topic="t", **{"kafka.bootstrap.servers": "127.0.0.1:1", **quick})
@@ -238,7 +240,7 @@ def test_a_partition_that_the_topic_does_not_have(broker: EmbeddedBroker, topic:
 
 @pytest.mark.parametrize("limit", [1_000, 10_000_000])
 def test_a_record_that_is_too_large(broker: EmbeddedBroker, topic: str, limit: int) -> None:
-    """For the client, and for the topic."""
+    """Too large for the client's limit, and for the topic's."""
     broker.create_topic(topic)
     made = writer(broker, VALUE, topic=topic, **{"kafka.max.request.size": str(limit)})
     with pytest.raises(SinkError, match=r"option kafka\.max\.request\.size and the topic's max\.message\.bytes"):
@@ -246,7 +248,7 @@ def test_a_record_that_is_too_large(broker: EmbeddedBroker, topic: str, limit: i
 
 
 def test_the_continuous_trigger_is_refused(broker: EmbeddedBroker) -> None:
-    """Its tasks never end, and have no message for the driver."""
+    """The tasks of a continuous query never end, and send no message to the driver."""
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"}
     made = StreamWriter(parse_write_options(options, streaming=True), schema_of(VALUE))
     with pytest.raises(SinkError, match="cannot be written with the continuous trigger"):
@@ -254,7 +256,7 @@ def test_the_continuous_trigger_is_refused(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_rows_that_are_refused(broker: EmbeddedBroker, topic: str, delivery: str) -> None:
+def test_rows_that_the_broker_rejects(broker: EmbeddedBroker, topic: str, delivery: str) -> None:
     broker.create_topic(topic)
     broker.faults.fail("Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None)
     made = writer(broker, VALUE, topic=topic, delivery=delivery)
@@ -272,7 +274,7 @@ def test_a_transaction_timeout_that_the_broker_does_not_allow(broker: EmbeddedBr
 # Parts
 
 
-def test_an_id_is_used_again_in_a_later_batch_of_a_stream_only() -> None:
+def test_an_id_is_reused_only_in_a_later_batch_of_a_stream() -> None:
     ids = TaskIds()
 
     def take(batch: int, *, sink: str = "s", is_streaming: bool = True) -> str:
@@ -290,7 +292,7 @@ def test_the_pattern_matches_the_ids_of_one_sink() -> None:
     assert not re.match(tasks_pattern("a.b"), decisions_id("a.b"))
 
 
-def test_each_version_of_a_write_has_ids_of_its_own() -> None:
+def test_each_version_of_a_write_has_its_own_ids() -> None:
     process = "0123456789abcdef"
     sinks = [named_write(app, topic) for app, topic in (("a", None), ("a", "t"), ("a", "t-1"), ("a/t", None))]
     groups = [tasks_name(sink, version, is_streaming=False) for sink in sinks for version in (1, 11)]
@@ -299,7 +301,7 @@ def test_each_version_of_a_write_has_ids_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-def test_a_digest_knows_rows_and_their_order_but_not_how_they_are_cut(is_large: bool) -> None:
+def test_a_digest_depends_on_rows_and_their_order_but_not_on_batches(is_large: bool) -> None:
     text, binary = (pa.large_string(), pa.large_binary()) if is_large else (pa.string(), pa.binary())
     headers = (pa.large_list if is_large else pa.list_)(pa.struct([("key", text), ("value", binary)]))
 
@@ -323,7 +325,7 @@ def test_a_digest_knows_rows_and_their_order_but_not_how_they_are_cut(is_large: 
 
     rows = [("a", b"k", 1), (None, None, None), ("", b"", 0), ("bc", b"", 2)]
     whole = batch(*rows)
-    # In either type.
+    # The same for normal and large types.
     assert digest(whole)[1].endswith("value:364b3fb7,value.length:db84fe37")
     assert digest(whole) == digest(batch(*rows[:1]), batch(*rows[1:])) == digest(whole.slice(0, 3), whole.slice(3))
     others = [rows[::-1], rows[:3], [("", None, None), *rows[1:]], [rows[0], ("", None, None), *rows[2:]]]
@@ -342,7 +344,7 @@ def test_a_column_is_encoded(broker: EmbeddedBroker, topic: str) -> None:
     assert [row["value"] for row in read(broker, topic)] == [b'{"id":1,"name":"a"}']
 
 
-def test_each_topic_has_schemas_of_its_own(broker: EmbeddedBroker, topic: str) -> None:
+def test_each_topic_has_its_own_schemas(broker: EmbeddedBroker, topic: str) -> None:
     topics = [f"{topic}-{name}" for name in "ab"]
     for name in topics:
         broker.create_topic(name)
@@ -358,10 +360,10 @@ def test_each_topic_has_schemas_of_its_own(broker: EmbeddedBroker, topic: str) -
 
 
 def test_an_aborted_write_leaves_nothing_open(broker: EmbeddedBroker, topic: str) -> None:
-    """Spark tells the driver of no task that was killed; readers would wait for its transaction until its time-out."""
+    """The driver gets no message of a killed task; readers would wait for its transaction until its time-out."""
     broker.create_topic(topic)
     made = writer(broker, VALUE, topic=topic)
-    write(made, values("of a task that was killed before it could tell"))
+    write(made, values("of a task that was killed before it sent its message"))
     made.abort([None, None])
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
         assert admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.task_identity().tasks)) == []

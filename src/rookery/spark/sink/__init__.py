@@ -1,1 +1,1 @@
-"""Writing topics, exactly once: tasks leave transactions open, and the driver decides about them."""
+"""Writes topics exactly once: tasks leave their transactions open, and the driver commits or aborts them."""

@@ -1,9 +1,9 @@
-"""`write.format("rookery")`: all rows of a write become visible, or none, by the same protocol as a stream's batch.
+"""`write.format("rookery")`: all rows of a write become visible or none, by the same protocol as a stream's batch.
 
-With txnAppId and txnVersion a write happens once, however often it is asked for: these are the sink and its batch. The
-option topic belongs to the sink's name, since users write one version to several topics, as to several Delta tables.
-With streamId and streamBatch, which `TopicSink` sets, it is a micro-batch of that query: none overlaps with the next.
-Any other write is a sink of its own, whose name nobody will use again.
+With txnAppId and txnVersion a write takes effect once, however often it is repeated: they are the sink's name and its
+batch. The option topic is part of the sink's name, because users write one version to several topics, as to several
+Delta tables. With streamId and streamBatch, which `TopicSink` sets, the write is a micro-batch of that query, and does
+not overlap with the next. Any other write has its own sink, with a name that is never used again.
 """
 
 import secrets
@@ -34,7 +34,7 @@ class BatchWriter(DataSourceArrowWriter):
             raise OptionError("save mode overwrite is not possible: records can only be appended to a topic")
         self._options = options
         self._columns = SinkColumns(schema, options)
-        # A wrong address is told now, and not by every task after its time-out.
+        # Connect once now: otherwise every task would report a wrong address, after its time-out.
         admin_for(options.client_config)
         self._is_streaming = options.stream_id is not None
         name, number = (
@@ -43,7 +43,7 @@ class BatchWriter(DataSourceArrowWriter):
             else (options.txn_app_id, options.txn_version)
         )
         self._is_one_off = name is None
-        # Here, in the driver: the tasks get it with the writer.
+        # Chosen in the driver; the tasks receive it in the pickled writer.
         self._sink = f"write-{secrets.token_hex(8)}" if name is None else named_write(name, options.topic)
         self._batch = number or _ONLY_BATCH
 
@@ -57,7 +57,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._driver().abort(messages, self._batch)
 
     async def on_step(self, step: str) -> None:
-        """Of a commit. For tests, which let the driver die here."""
+        """Called at each step of a commit. Tests override it to kill the driver there."""
 
     def task_identity(self) -> TaskIdentity:
         context = TaskContext.get()

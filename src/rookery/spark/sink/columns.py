@@ -1,13 +1,14 @@
 """The columns that the sink writes, checked as Spark's own `kafka` sink checks them.
 
-    value      string or binary; with valueFormat anything that the format can encode. Must be there
-    key        the same with keyFormat
-    topic      string, for each row; not needed, and not looked at, with the option topic
-    partition  int; null leaves the choice to the key, or to chance
+    value      string or binary; with valueFormat any type that the format can encode. Required
+    key        the same, with keyFormat
+    topic      string, for each row; not required, and ignored, with the option topic
+    partition  int; if null, the partitioner chooses: by the key, or at random
     headers    array<struct<key: string, value: binary>>
     timestamp  timestamp
 
-Other columns are left out, so that what was read can be written as it is. Errors are told when the query starts.
+Other columns are ignored, so that rows of the source can be written without changes. Errors are raised when the query
+starts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +48,7 @@ _NULL_TOPIC: Final = "null topic present in the data. Use the option topic to se
 
 
 class SinkColumns:
-    """Picklable: made by the driver, used by tasks."""
+    """The columns of one write. The driver creates it; tasks receive it pickled."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         self._topic = options.topic
@@ -70,7 +71,7 @@ class SinkColumns:
     def _check(self, schema: StructType) -> None:
         for name in _ACCEPTED:
             if schema.names.count(name) > 1:
-                raise OptionError(f"the column '{name}' is there {schema.names.count(name)} times")
+                raise OptionError(f"the column '{name}' exists {schema.names.count(name)} times")
         if _VALUE not in schema.names:
             raise OptionError(f"required column 'value' not found; there are: {', '.join(schema.names) or 'none'}")
         if self._topic is None and _TOPIC not in schema.names:
@@ -80,12 +81,12 @@ class SinkColumns:
         for field in schema.fields:
             if field.name not in self._formats and not _is_accepted(field.name, field.dataType):
                 raise OptionError(
-                    f"unsupported type of column '{field.name}': {field.dataType.simpleString()}. Expected is "
+                    f"unsupported type of column '{field.name}': {field.dataType.simpleString()}. Expected: "
                     f"{_expected(field.name)}"
                 )
 
     def prepare(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What is to be sent, in one part, or in one for each topic where each has schemas of its own."""
+        """Yield the rows to send: in one part, or in one part per topic if each topic has its own schemas."""
         chosen = rows.select(self._names)
         if self._topic is None and chosen.column(_TOPIC).null_count:
             raise SinkError(_NULL_TOPIC, is_lasting=True)

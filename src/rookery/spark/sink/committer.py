@@ -1,15 +1,15 @@
-"""Carries out what `commit_protocol` decides: the ledger is read and written, transactions are looked at and ended.
+"""Carries out the plans of `commit_protocol`: reads and writes the ledger, describes and ends transactions.
 
-The order of the steps is the protocol. After each of them the driver may die, and does so in the tests: `steps` is
-called with the name of each, and does nothing otherwise. A commit comes by: took over, checked, written (in the middle
-of writing to the ledger), decided, ended (once for each piece), listed, written, done, swept. An abort comes by: took
-over, written, abandoned, aborted, ended.
+The order of the steps is the protocol. The driver may die after each of them, and does so in the tests: `on_step` is
+called with the name of each step. The steps of a commit are: took over, checked, written (in the middle of writing to
+the ledger), decided, ended (once for each piece), listed, written, done, swept. Those of an abort are: took over,
+written, abandoned, aborted, ended.
 
-Transactions that nobody ends would hold up readers until their time is over: of tasks that were killed, of copies that
-came second, of drivers that died. They are listed before the batch is noted as done and aborted afterwards. By then no
-entry can ever list them: all tasks that were running when a newer driver had not taken over belong to this batch or one
-before, and if one has taken over, the note fails. Of a batch write only those of its own version are listed. Neither
-listing nor aborting them can fail a batch that is committed.
+Transactions of killed tasks, of superfluous speculative copies and of dead drivers would block readers until their
+time-out. They are listed before the batch is recorded as done and aborted afterwards. At that point no entry can ever
+list them: as long as no newer driver has taken over, all running tasks belong to this batch or an earlier one, and if
+one has taken over, the write of the entry fails. For a batch write, only transactions of its own version are listed.
+Neither listing nor aborting them can fail a committed batch.
 """
 
 import asyncio
@@ -42,9 +42,10 @@ from rookery.spark.sink.names import tasks_name, tasks_pattern
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
-# Drivers that take a sink from each other come to an end, one of them by this.
+# Ends drivers that take a sink over from each other again and again.
 _TAKE_OVERS_MAX: Final = 5
-# Of ends that failed, after the client has tried for `default.api.timeout.ms`: what is decided should not be left.
+# How often the pieces are ended. The client itself retries for `default.api.timeout.ms`; one more round makes it less
+# likely that a decided batch is left unfinished.
 _END_ROUNDS_MAX: Final = 2
 _LISTING_TIMEOUT_S: Final = 2.0
 _SWEEP_INTERVAL_S: Final = 0.25
@@ -52,11 +53,14 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Committer:
-    """Of one sink. `is_streaming`: Spark begins a batch only when the one before is committed. `is_forgotten`: the
-    sink's name is never used again, so nothing is to be remembered of it."""
+    """Commits and aborts the batches of one sink.
+
+    `is_streaming`: Spark starts a batch only when the one before is committed. `is_one_off`: the sink's name is never
+    used again, so its entry is deleted at the end.
+    """
 
     concurrent_requests: ClassVar = 32
-    # Spark lets the tasks of a failed job run on for two seconds (spark.python.task.killTimeout).
+    # Tasks of a failed job run for up to two more seconds (spark.python.task.killTimeout).
     late_tasks_s: ClassVar = 3.0
 
     def __init__(
@@ -77,15 +81,18 @@ class Committer:
         return self._ledger.admin
 
     async def commit(self, batch: int, fresh: Sequence[Piece]) -> None:
-        """Returns when all rows of the batch are committed, by this or an earlier run. Raises SinkError, ApiError."""
+        """Commit the batch. Returns when all its rows are committed, by this or an earlier run.
+
+        Raises SinkError and ApiError.
+        """
         await self._with_ledger(batch, lambda: self._commit(batch, fresh))
 
     async def abort(self, batch: int, fresh: Sequence[Piece]) -> None:
-        """Spark gives the batch up. What is decided is committed; the rest is aborted once the ledger says so."""
+        """Abort the batch. Decided pieces are committed; the others are aborted once the ledger lists them."""
         await self._with_ledger(batch, lambda: self._abort_batch(batch, fresh))
 
     async def _with_ledger(self, batch: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Again from the start if another driver has taken over: what it decided holds for this one, too."""
+        """Run `work`; repeat it if another driver has taken over, because its decisions hold for this driver too."""
         reasons: list[str] = []
         while len(reasons) < _TAKE_OVERS_MAX:
             try:
@@ -103,7 +110,8 @@ class Committer:
         was_held = self._ledger.is_held
         plan = plan_commit(await self._entry(batch), batch, fresh, is_streaming=self._is_streaming)
         if was_held and isinstance(plan, Skip):
-            # There is no write that would fail if another driver knows better.
+            # A skip writes no entry, and so would not notice that another driver has taken over and written a newer
+            # one. Read the ledger again: the cached entry could be out of date.
             await self._ledger.release()
             plan = plan_commit(await self._entry(batch), batch, fresh, is_streaming=self._is_streaming)
         await self._on_step("took over")
@@ -135,23 +143,28 @@ class Committer:
         await self._on_step("swept")
 
     async def _delete_entry(self) -> None:
-        """All rows are there: who hears of an error now would write them again."""
+        """Delete the entry. Errors are only logged: all rows are committed, and a caller that got an error would write
+        them again."""
         try:
             await self._ledger.write(None, self._on_step)
         except (ApiError, LockedOutError) as error:
-            _LOG.warning("%s: is written, but stays in the ledger: %s", self._ledger.sink, error)
+            _LOG.warning("%s: was written, but its entry remains in the ledger: %s", self._ledger.sink, error)
 
     async def _entry(self, batch: int) -> Entry | None:
-        """The sink's last, which may be replaced by one of this batch: what it decided is ended."""
+        """Return the sink's last entry, after ending the pieces of an unfinished earlier batch write.
+
+        The entry may then be replaced by one of this batch. If its pieces were not ended first, the decision about them
+        would be lost: they would time out, and a repetition of that batch would be skipped as already written.
+        """
         entry = await self._ledger.entry()
         if entry is None or self._is_streaming or not is_unsettled(entry, batch):
             return entry
         found = settled(entry, await self._end_all(entry))
         _LOG.warning(
-            "%s: batch %d was left unfinished: %s",
+            "%s: batch %d was unfinished: %s",
             self._ledger.sink,
             entry.batch,
-            "it is committed now" if found.is_done else "the broker has given up all of it, so it was never written",
+            "it is committed now" if found.is_done else "the broker has aborted all of it, so it was never written",
         )
         return found
 
@@ -172,8 +185,8 @@ class Committer:
             await self._sweep_late_tasks(batch)
 
     async def _sweep_late_tasks(self, batch: int) -> None:
-        """A task that finishes only now leaves its transaction open, and nobody will come by later: the name of this
-        write is never used again."""
+        """Abort the transactions of tasks that finish only now. No later batch would abort them, because the name of
+        this write is never used again."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         while loop.time() - started_s < self.late_tasks_s:
@@ -183,14 +196,14 @@ class Committer:
     # Transactions
 
     async def _check_open(self, batch: int, pieces: Sequence[Piece]) -> None:
-        """A decision about what is lost already would tear the batch."""
+        """Raise SinkError unless all pieces are open. Deciding with a piece that was aborted would tear the batch."""
         described = await self._each(pieces, lambda piece: self._describe(piece.transaction))
         for piece, found in zip(pieces, described, strict=True):
             name = piece.transaction.transactional_id
             if found.error is ErrorCode.UNSUPPORTED_VERSION:
                 raise SinkError(
                     "delivery=exactly-once needs brokers of Kafka 3.0 or newer, which describe transactions (KIP-664): "
-                    f"{found.message}. With delivery=at-least-once any will do"
+                    f"{found.message}. delivery=at-least-once works with older brokers"
                 )
             if found.error not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
                 found.check()
@@ -198,8 +211,8 @@ class Committer:
             if found.state != ONGOING or (found.producer_id, found.producer_epoch) != identity:
                 raise SinkError(
                     f"batch {batch}: the transaction {name} of task {piece.partition} was aborted before the batch was "
-                    f"committed (it is {found.state or 'unknown'}). Either the same batch was written by another "
-                    "driver at the same time, which has swept it; or the batch took longer than "
+                    f"committed (its state is {found.state or 'unknown'}). Either another driver has written the same "
+                    "batch at the same time and aborted it; or the batch took longer than "
                     "kafka.transaction.timeout.ms: then raise it, and the broker's transaction.max.timeout.ms"
                 )
 
@@ -208,7 +221,10 @@ class Committer:
         return found
 
     async def _end_all(self, entry: Entry) -> dict[PreparedTransaction, EndOutcome]:
-        """An error of one keeps no other from being committed, and is raised when it stays."""
+        """Commit all pieces of the entry and return the outcomes.
+
+        An error for one piece does not stop the others; it is raised at the end if it persists.
+        """
 
         outcomes: dict[PreparedTransaction, EndOutcome] = {}
         errors: list[ApiError] = []
@@ -228,7 +244,7 @@ class Committer:
         raise errors[-1]
 
     async def _abort_transactions(self, transactions: Iterable[PreparedTransaction]) -> None:
-        """What cannot be aborted now will be by the time-out, which holds up readers only."""
+        """Abort transactions. Errors are logged: the time-out aborts the transaction later, and only delays readers."""
         wanted = sorted(transactions, key=lambda transaction: transaction.transactional_id)
 
         async def abort(transaction: PreparedTransaction) -> None:
@@ -242,7 +258,10 @@ class Committer:
     async def _open_transactions(
         self, batch: int, known: Iterable[PreparedTransaction] = ()
     ) -> list[PreparedTransaction] | None:
-        """Of the batch's tasks, whoever began them, and those of `known` that are open. None if nobody can tell."""
+        """Return the open transactions of the batch's tasks, of any driver, and those of `known` that are open.
+
+        None if they cannot be listed.
+        """
         try:
             async with asyncio.timeout(_LISTING_TIMEOUT_S):
                 listed = await self._list_ongoing(batch)
@@ -252,7 +271,7 @@ class Committer:
             _LOG.warning("open transactions of %s cannot be listed: %r", self._ledger.sink, error)
             return None
         return [
-            # By the newer protocol wherever the broker knows it: so the task that may still be writing is fenced.
+            # is_v2 by default: where the broker supports it, the newer protocol fences a task that is still writing.
             PreparedTransaction(each.transactional_id, each.producer_id, each.producer_epoch)
             for (each,) in found
             if each.state == ONGOING
@@ -270,7 +289,10 @@ class Committer:
         return [each.transactional_id for each in found if re.match(pattern, each.transactional_id)]
 
     async def _each(self, things: Sequence[Thing], work: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
-        """In order, some at a time. All that were begun come to their end before an error is raised."""
+        """Run `work` for each thing, some concurrently; return the results in order.
+
+        All calls that were started finish before an error is raised.
+        """
         results: list[Result] = []
         for start in range(0, len(things), self.concurrent_requests):
             some = things[start : start + self.concurrent_requests]

@@ -1,8 +1,8 @@
-"""Tells the rows of one task from those of another: whether a replay has written the same ones.
+"""A digest of the rows of a task, which shows whether a replay has written the same rows.
 
-A checksum of each column's values and of their lengths, running over all record batches, however the rows are cut into
-them. Rows in another order have another digest. It guards against plans that are not deterministic, not against
-attackers. CRC-32C costs next to nothing here: some 20 GB/s.
+It has a checksum of each column's values and of their lengths over all record batches; the division of the rows into
+batches does not matter, their order does. The digest detects plans that are not deterministic, not attacks. CRC-32C
+runs at about 20 GB/s, so the cost is negligible.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 _NULL_LENGTH = -1
 _NULL_NUMBER = -(2**62)
-# The large ones come with spark.sql.execution.arrow.useLargeVarTypes. The same values have the same digest in either.
+# The large types occur with spark.sql.execution.arrow.useLargeVarTypes. The digest does not depend on the type.
 _OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
 
 
@@ -54,7 +54,7 @@ class RowDigest:
 
 
 def _bytes_of(column: pa.Array) -> Any:
-    """The values, one after the other. What lies under nulls is not theirs."""
+    """Return the bytes of the values, concatenated. Bytes in null slots do not belong to a value and are dropped."""
     if column.null_count:
         column = column.drop_null()
     _, offsets, data = column.buffers()

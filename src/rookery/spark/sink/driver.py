@@ -1,9 +1,9 @@
-"""The driver's half of the sink: from Spark's messages to the `Committer`, in the process that Spark keeps for it.
+"""The driver's half of the sink: passes Spark's commit messages to the `Committer`, in a process that Spark starts.
 
-The process lives as long as the query, and serves one batch after the other: the ledger that it has taken over stays
-with it, so that a batch begins with a decision and not with reading. Those used last are kept, the others closed. A
-ledger that is in use belongs to one call: a second one of the same sink takes over from it, as any other driver would.
-With at-least-once delivery there is nothing to decide.
+The process lives as long as the query and serves one batch after the other. It keeps the ledger that it has taken
+over, so that a batch need not read the ledger topic first. The most recently used ledgers are kept, the others closed.
+A ledger that is in use belongs to one call: a concurrent call for the same sink takes over from it, as any other driver
+would. With at-least-once delivery there is nothing to commit.
 """
 
 import asyncio
@@ -20,18 +20,21 @@ from rookery.spark.sink.committer import Committer
 from rookery.spark.sink.ledger import Ledger, StepHook, no_step_hook
 from rookery.spark.sink.task_writer import TaskMessage, explain_error
 
-# Spark waits for it before it tells the user what went wrong; perhaps that no broker answers.
+# Spark waits for the abort before it shows the error to the user. The error may be that no broker responds.
 _ABORT_TIMEOUT_S: Final = 20
 LEDGERS_MAX: Final = 16
 _LOG: Final = logging.getLogger(__name__)
 _Key = tuple[int, frozenset[tuple[str, str]], str, str]
-# Those that nobody is using, the one used last at the end.
+# The ledgers that no call is using, the most recently used at the end.
 _ledgers: Final[dict[_Key, Ledger]] = {}
 
 
 class SinkDriver:
-    """`sink` is its name, where that is known here; a stream's tasks tell it. `is_forgotten`: it is the name of one
-    write, which leaves nothing behind."""
+    """Commits or aborts the batches of one sink.
+
+    `sink` is the sink's name, if the driver has it; for a stream, the messages of the tasks contain it. `is_one_off`:
+    the name belongs to a single write and is never used again.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class SinkDriver:
     def _run(self, messages: Iterable[object], batch: int, *, commit: bool) -> None:
         received = [message for message in messages if isinstance(message, TaskMessage)]
         sink = received[0].sink if received else self._sink
-        # Without a finished task there is nothing to commit; but killed ones may have left something to abort.
+        # Without a finished task there is nothing to commit, but killed tasks may have left transactions to abort.
         if sink is None or (commit and not received) or self._options.delivery != "exactly-once":
             return
         try:
@@ -78,7 +81,11 @@ class SinkDriver:
                 async with asyncio.timeout(_ABORT_TIMEOUT_S):
                     await committer.abort(batch, pieces)
             except TimeoutError:
-                _LOG.warning("%s: batch %d was not aborted in time; its transactions will be by theirs", sink, batch)
+                _LOG.warning(
+                    "%s: batch %d was not aborted in time; its transactions will be aborted by their time-out",
+                    sink,
+                    batch,
+                )
 
     @asynccontextmanager
     async def _ledger(self, sink: str) -> AsyncIterator[Ledger]:
@@ -94,7 +101,7 @@ class SinkDriver:
 
 
 def _keep(key: _Key, ledger: Ledger) -> list[Ledger]:
-    """Returns those that are to be closed. Of a process that was forked nothing is."""
+    """Keep the ledger and return those to close. Ledgers inherited from a parent process are never closed here."""
     same = _ledgers.pop(key, None)
     _ledgers[key] = ledger
     mine = [each for each in _ledgers if each[0] == os.getpid()]

@@ -1,14 +1,14 @@
-"""Where a sink's decisions are kept: the last record of its key in a compacted topic.
+"""Stores a sink's decisions: the last record with the sink's key in a compacted topic.
 
-`Ledger` is one driver's access for one sink. The first call takes the sink over: it begins as a new producer of the
-sink's transactional id, which locks older drivers out and ends what they had begun to write, and reads the sink's last
-entry. From then on the entry is known here, as long as each write succeeds; after one that did not, or might have, the
-next call takes over anew. Entries are written in transactions, so that only who holds the id can write any.
+`Ledger` is one driver's access for one sink. The first call takes the sink over: it initializes a new producer with the
+sink's transactional id, which fences older drivers and ends their unfinished writes, and reads the sink's last entry.
+The entry is then cached as long as each write succeeds; after a write that failed, or may have failed, the next call
+takes over again. Entries are written in transactions, so that only the current owner of the id can write them.
 
-Reading ends where the topic ended when the sink was taken over, and open transactions of other sinks in the same
-partition hold it up. They last milliseconds, and after a crash no longer than `_TRANSACTION_TIMEOUT_MS`.
+Reading ends where the topic ended when the sink was taken over. Open transactions of other sinks in the same partition
+delay it. They last milliseconds, and after a crash at most `_TRANSACTION_TIMEOUT_MS`.
 
-All methods run on the clients' loop. `committer` calls this.
+All methods run on the clients' event loop. `committer` calls this module.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from rookery.spark.sink.ledger_records import decode_entry, encode_entry
 from rookery.spark.sink.names import decisions_id
 
 _PARTITION_COUNT: Final = 8
-# Small segments, so that a driver that starts has little to read.
+# Small segments are compacted soon, so that a starting driver has little to read.
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1048576",
@@ -38,10 +38,10 @@ _TOPIC_CONFIGS: Final = {
 }
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 _READ_TIMEOUT_S: Final = 60.0
-# A decision about tens of thousands of tasks is a large record.
+# The entry for tens of thousands of tasks is a large record, so a larger limit of the user also applies here.
 _SIZE_KEY: Final = "max.request.size"
 _POLL_S: Final = 0.5
-# What is said to a producer that is locked out, whose transaction took too long, or that was idle for a week.
+# Errors of a producer that was fenced, whose transaction timed out, or whose id has expired (idle for a week).
 _LOCKED_OUT: Final = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -50,20 +50,20 @@ _LOCKED_OUT: Final = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
 )
 
-# Called with the name of each step of a commit: for tests, which let the driver die or pause there.
+# Called with the name of each step of a commit. Tests use it to kill or pause the driver there.
 StepHook: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 async def no_step_hook(step: str) -> None:
-    """Nobody wants to know."""
+    """The default hook: do nothing."""
 
 
 class LockedOutError(Exception):
-    """Another driver may have taken the sink over since: what was read may be out of date."""
+    """Another driver may have taken the sink over, so the cached entry may be out of date."""
 
 
 class Ledger:
-    """`config` has the keys of a producer; of its settings those are used that all clients have."""
+    """The ledger entry of one sink. `config` has the keys of a producer; those that all clients share are used."""
 
     def __init__(self, config: Mapping[str, str], topic: str, sink: str) -> None:
         self.sink = sink
@@ -81,19 +81,19 @@ class Ledger:
 
     @property
     def is_held(self) -> bool:
-        """Whether `entry` answers from memory. Somebody may have taken over since: only a write would tell."""
+        """Whether `entry` returns the cached entry. Another driver may have taken over; only a write detects that."""
         return self._producer is not None
 
     async def entry(self) -> Entry | None:
-        """The sink's last one; None if it has none."""
+        """Return the sink's last entry, or None if it has none."""
         if self._producer is None:
             await self._take_over()
         return self._entry
 
     async def write(self, entry: Entry | None, step: StepHook) -> None:
-        """None: the sink has nothing to remember. Raises LockedOutError; after any error `entry` reads anew."""
+        """Write an entry; None deletes it. Raises LockedOutError. After any error, `entry` takes over again."""
         producer, partition = self._producer, self._partition
-        assert producer is not None, "the entry before was read"
+        assert producer is not None, "entry() must be called before write()"
         assert partition is not None
         value = None if entry is None else encode_entry(entry)
         try:
@@ -110,7 +110,10 @@ class Ledger:
         self._entry = entry
 
     async def release(self) -> None:
-        """Nothing is known any more. What was begun is left to who takes over: its fate is known only then."""
+        """Drop the cached entry and the producer.
+
+        An unfinished write is left to the next takeover, which completes or aborts it; its outcome is known only then.
+        """
         producer, self._producer, self._entry = self._producer, None, None
         if producer is not None:
             await producer.close(0)
@@ -139,7 +142,10 @@ class Ledger:
         self._producer = producer
 
     async def _find_partition(self) -> TopicPartition:
-        """The number of partitions must never change: an entry would be looked for in another one."""
+        """Return the partition of the sink's key, creating the topic if it does not exist.
+
+        The number of partitions must never change: entries would be looked up in the wrong partition.
+        """
         (topic,) = await self.admin.describe_topics([self._topic])
         if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             await self._create()
@@ -156,7 +162,7 @@ class Ledger:
         if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise SinkError(
                 f"the sink's ledger cannot be created: {created.error.name}, {created.message}. Create the topic "
-                f"{self._topic} with cleanup.policy=compact, or name another one in the option ledgerTopic"
+                f"{self._topic} with cleanup.policy=compact, or set the option ledgerTopic to another topic"
             )
 
     async def _read(self, partition: TopicPartition) -> Entry | None:

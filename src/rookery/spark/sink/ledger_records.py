@@ -1,8 +1,8 @@
-"""The ledger's records: docs/formats/sink-ledger.md. Pure.
+"""The records of the ledger: docs/formats/sink-ledger.md. Pure.
 
-The key is the sink, the value an entry as JSON, so that `rookery consume` shows it. That of many tasks is compressed:
-brokers and producers take records of one megabyte, whose size they look at before they compress. No value means that
-the sink has nothing to remember. A version that is not ours is refused, and not guessed at.
+The key is the sink, the value an entry as JSON, so that `rookery consume` shows it. The entry of many tasks is
+compressed: by default, brokers and producers accept records of up to one megabyte, and check the size before they
+compress. A null value means that the sink has no entry. Records of another version are an error.
 """
 
 import json
@@ -34,12 +34,12 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(sink: str, value: bytes) -> Entry:
-    """Raises SinkError: what a newer version has decided must not be overlooked."""
+    """Decode an entry. Raises SinkError, also for a newer version: ignoring its decision could write a batch twice."""
     try:
         row = json.loads(value if value.startswith(_JSON_START) else zlib.decompress(value))
         version = row["version"]
         if version != VERSION:
-            text = f"the ledger's record of {sink} has version {version}, and we know version {VERSION} only"
+            text = f"the ledger's record of {sink} has version {version}; this program supports version {VERSION}"
             raise SinkError(text, is_lasting=True)
         state = row["state"]
         return Entry(
@@ -50,7 +50,7 @@ def decode_entry(sink: str, value: bytes) -> Entry:
         )
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise SinkError(
-            f"the ledger's record of {sink} cannot be read ({error!r}): is ledgerTopic another topic?"
+            f"the ledger's record of {sink} cannot be read ({error!r}): is ledgerTopic the right topic?"
         ) from None
 
 

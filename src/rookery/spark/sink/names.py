@@ -1,14 +1,14 @@
 """The transactional ids of a sink. Pure.
 
-    rookery-sink-<sink>-decisions             the driver that writes the ledger; taking it over locks others out
+    rookery-sink-<sink>-decisions             the driver that writes the ledger; taking the id over fences other drivers
     rookery-sink-<tasks>-<process>-<number>   a task; the process is a random name of the Python worker that runs it
 
-A stream's tasks have the sink's name. Those of a batch write have its version besides: several versions of a sink may
-be written at once, and none may take the other's transactions for left-overs of its own.
+For a stream, <tasks> is the sink's name. For a batch write it is the name and the version: several versions of a sink
+may be written concurrently, and one write must not abort the transactions of another as leftovers of its own.
 
 Two tasks never have the same id at the same time, so that a speculative copy or a second attempt does not fence the
-first. Nor do ids grow without end, since brokers remember each for a week: a worker uses an id again in a later batch
-of the same sink, when the one before is done and nobody will ask for its transaction any more (see `task_writer`).
+first. The number of ids is bounded, because brokers store each for a week: a worker reuses an id in a later batch of
+the same sink, when the batch before is done and its transactions are not needed any more (see `task_writer`).
 
 The prefix is for access rules: `--resource-pattern-type prefixed --transactional-id rookery-sink-`.
 """
@@ -33,7 +33,7 @@ def tasks_name(sink: str, batch: int, *, is_streaming: bool) -> str:
 
 
 def named_write(app: str, topic: str | None) -> str:
-    """The sink of writes with a txnAppId; no topic has a slash or an asterisk in its name."""
+    """Return the sink's name for writes with a txnAppId. No topic name contains a slash or an asterisk."""
     return f"{app}/{topic or '*'}"
 
 
@@ -42,5 +42,5 @@ def task_id(tasks: str, process: str, number: int) -> str:
 
 
 def tasks_pattern(tasks: str) -> str:
-    """A regular expression that matches the ids of these tasks as a whole, and no other."""
+    """Return a regular expression that matches the whole ids of these tasks, and no other ids."""
     return rf"^{_PREFIX}-{re.escape(tasks)}-[0-9a-f]{{{PROCESS_NAME_LENGTH}}}-[0-9]+$"

@@ -1,7 +1,6 @@
-"""`writeStream.format("rookery")`: exactly once, by `commit_protocol`; Spark makes one of these for each micro-batch.
+"""`writeStream.format("rookery")`: exactly once, by `commit_protocol`. Spark creates one writer per micro-batch.
 
-The sink's name is the query's id, which lives in its checkpoint: so a query that is started again finds what it has
-decided.
+The sink's name is the query's id, which is stored in its checkpoint, so that a restarted query finds its decisions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,16 +24,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CONTINUOUS: Final = (
-    "a topic cannot be written with the continuous trigger: Spark hands no rows to a sink in Python then. Stop the "
+    "a topic cannot be written with the continuous trigger: Spark then passes no rows to a sink in Python. Stop the "
     "query, and use trigger(processingTime=...) or none"
 )
 
 
 class ArrowWriterOfBatchesAndStreams(DataSourceArrowWriter, DataSourceStreamWriter):  # type: ignore[misc]  # two commits
-    """A base for writers of streams under Spark 4.0, which has none that takes Arrow.
+    """The base of stream writers under Spark 4.0, which has no base for stream writers that take Arrow.
 
-    Spark 4.0 hands a stream's rows to its writer as it does a batch's: as Arrow to a `DataSourceArrowWriter`, otherwise
-    one by one. Which of the two kinds the writer is for, it looks at elsewhere.
+    Spark 4.0 passes the rows of a stream in the same way as those of a batch: as Arrow to a `DataSourceArrowWriter`,
+    otherwise one by one. It does not use the class to distinguish stream writers from batch writers.
     """
 
 
@@ -45,15 +44,18 @@ else:
 
 
 class MicroBatchWriter:
-    """What Spark calls of a stream's writer, whatever its base."""
+    """The methods that Spark calls on a stream writer; independent of the base class."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         if options.txn_app_id is not None or options.txn_version is not None:
-            # Batches of a new checkpoint begin at 0 again, and would be taken for those of the old one.
-            raise OptionError("options txnAppId and txnVersion name batch writes; a stream is known by its checkpoint")
+            # The batches of a new checkpoint start at 0 again. With a name chosen by the user, the ledger would take
+            # them for batches of the old checkpoint, and they would be skipped.
+            raise OptionError(
+                "options txnAppId and txnVersion are for batch writes; a stream is identified by its checkpoint"
+            )
         self._options = options
         self._columns = SinkColumns(schema, options)
-        # A wrong address is told now, and not by every task after its time-out.
+        # Connect once now: otherwise every task would report a wrong address, after its time-out.
         admin_for(options.client_config)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
@@ -61,8 +63,8 @@ class MicroBatchWriter:
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         if None in messages:
-            # Each task of a micro-batch has sent a message. Spark does not tell the trigger in any other way, and only
-            # logs this error; but the checkpoint does not claim rows that nobody wrote.
+            # With other triggers, each task sends a message, so a missing one shows that the trigger is continuous.
+            # Spark only logs this error; but without it the checkpoint would record rows that no task has written.
             raise SinkError(_CONTINUOUS)
         self._driver().commit(messages, batchId)
 
@@ -73,15 +75,15 @@ class MicroBatchWriter:
         return SinkDriver(self._options, is_streaming=True, on_step=self.on_step)
 
     async def on_step(self, step: str) -> None:
-        """Of a commit. For tests, which let the driver die here."""
+        """Called at each step of a commit. Tests override it to kill the driver there."""
 
     def task_identity(self) -> TaskIdentity:
         context = TaskContext.get()
         if context is None:
-            raise SinkError("a stream is written by Spark's tasks only")
+            raise SinkError("a stream can be written by Spark's tasks only")
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
-            raise SinkError("the task belongs to no streaming query: Spark gave it no query id and batch id")
+            raise SinkError("the task belongs to no streaming query: Spark has set no query id and batch id")
         return TaskIdentity(
             sink=query,
             batch=int(batch),
@@ -91,4 +93,4 @@ class MicroBatchWriter:
 
 
 class StreamWriter(MicroBatchWriter, ArrowStreamWriter):
-    """With the base that the installed version of Spark has."""
+    """The writer, with the base class that the installed version of Spark has."""

@@ -1,12 +1,12 @@
-"""What a task of the sink does: its rows go out as they come, and its transaction is left open for the driver.
+"""A task of the sink: it sends its rows as they arrive and leaves its transaction open for the driver.
 
-A task without rows opens no transaction. One that fails aborts its own; one that is killed leaves it to the driver's
-next batch, or to the time-out. With at-least-once delivery there is no transaction, and a row that was acknowledged
-stays.
+A task without rows opens no transaction. A task that fails aborts its transaction; the transaction of a killed task is
+aborted by the driver with the next batch, or by its time-out. With at-least-once delivery there is no transaction, and
+acknowledged rows stay.
 
-A worker process has a random name, and numbers its transactional ids (`names`). An id is used again for a later
-batch of a stream: Spark begins that when the one before is done, and then no transaction of it is asked for any more.
-Batch writes may overlap, so that each of their tasks takes a new one.
+A worker process has a random name and numbers its transactional ids (`names`). An id is reused for a later batch of a
+stream: Spark starts that batch only when the one before is done, and no driver ends a transaction of a done batch any
+more. Batch writes may overlap, so each of their tasks takes a new id.
 """
 
 import os
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @value_class(kw_only=True)
 class TaskIdentity:
-    """Which task this is."""
+    """Identifies the task: its sink, batch and partition."""
 
     sink: str
     batch: int
@@ -56,7 +56,7 @@ class TaskIdentity:
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What the driver gets. `piece` is None if there was nothing to write, or no transaction to write it in."""
+    """A task's message to the driver. `piece` is None if the task had no rows, or wrote them without a transaction."""
 
     sink: str
     piece: Piece | None
@@ -68,7 +68,7 @@ class TaskIds:
     def __init__(self) -> None:
         self._process = secrets.token_hex(PROCESS_NAME_LENGTH // 2)
         self._lock = Lock()
-        # By sink: the batch in which each number was used last; None for good.
+        # By sink: the batch in which each number was last used; None if the number is never reused.
         self._used: dict[str, list[int | None]] = {}
 
     def take(self, identity: TaskIdentity) -> str:
@@ -84,7 +84,7 @@ _ids: dict[int, TaskIds] = {}
 
 
 def _ids_of_this_process() -> TaskIds:
-    """Spark forks its workers."""
+    """Return the ids of this process. Spark forks its workers, and a fork must not share the parent's name."""
     return _ids.setdefault(os.getpid(), TaskIds())
 
 
@@ -107,7 +107,7 @@ def write_rows(
 
 
 class _Task(ABC):
-    """The producer comes into being with the first rows."""
+    """A task that sends rows. The first rows create the producer."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -179,7 +179,7 @@ class _TransactionalTask(_Task):
         super().send(rows)
 
     def _sent(self, delivery: "Future[list[BatchMetadata]]") -> None:
-        """The transaction cannot be prepared if one of them fails."""
+        """Ignore the result: prepare_transaction fails if a delivery has failed."""
 
     def finish(self, partition: int) -> Piece | None:
         if self._producer is None:
@@ -196,7 +196,7 @@ class _TransactionalTask(_Task):
 
 
 def explain_error(error: ApiError | ConfigError, options: WriteOptions) -> Exception:
-    """What Spark's user can do about it."""
+    """Return an exception whose message tells the user of Spark what to do."""
     if isinstance(error, ConfigError):
         return OptionError(f"an option kafka.*: {error}")
     match error.code:
@@ -206,7 +206,7 @@ def explain_error(error: ApiError | ConfigError, options: WriteOptions) -> Excep
                 "(transaction.max.timeout.ms, by default 900000); lower the option, or raise the broker's setting"
             )
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if "column partition" in str(error):
-            text = f"a row cannot be written: {error}. Correct the column 'partition', or add partitions"
+            text = f"a row cannot be written: {error}. Correct the column 'partition', or add partitions to the topic"
             return SinkError(text, is_lasting=True)
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.INVALID_TOPIC_EXCEPTION:
             named = "the option topic" if options.topic is not None else "the column 'topic'"
@@ -220,7 +220,7 @@ def explain_error(error: ApiError | ConfigError, options: WriteOptions) -> Excep
         case ErrorCode.MESSAGE_TOO_LARGE:
             return SinkError(
                 f"a row cannot be written: {error}. A record must fit the option kafka.max.request.size and the "
-                "topic's max.message.bytes: raise them, the latter as with rookery configs alter",
+                "topic's max.message.bytes: raise them, the latter with rookery configs alter",
                 is_lasting=True,
             )
         case ErrorCode.NETWORK_EXCEPTION | ErrorCode.BROKER_NOT_AVAILABLE | ErrorCode.REQUEST_TIMED_OUT:

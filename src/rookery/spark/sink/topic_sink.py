@@ -1,7 +1,8 @@
-"""`foreachBatch(TopicSink(...))`: what `writeStream.format("rookery")` does, also in the output mode update.
+"""`foreachBatch(TopicSink(...))`: does what `writeStream.format("rookery")` does, also in the output mode update.
 
-Spark lets no data source in Python write in that mode. Inside `foreachBatch` updates are rows like others, and a batch
-write takes part in the protocol of streams, if it is told the query and the batch: see `BatchWriter`.
+Spark supports no data source in Python in that mode. Inside `foreachBatch`, updates are rows like any others. A batch
+write that has the ids of the query and the batch in its options takes part in the protocol of streams: see
+`BatchWriter`.
 """
 
 from collections.abc import Mapping
@@ -14,10 +15,10 @@ from rookery.spark.sink.names import QUERY_ID
 
 
 class TopicSink:
-    """The options are those of `writeStream.format("rookery")`.
+    """A function for `foreachBatch`. The options are those of `writeStream.format("rookery")`.
 
-    One function may call several of them. They are told apart by the option `topic`; those without it, which write to
-    the topics of a column, by `name`.
+    A function of `foreachBatch` may call several sinks. The sink is identified by the query and the option `topic`;
+    sinks without that option, which write to the topics of a column, need different values of `name`.
     """
 
     def __init__(self, options: Mapping[str, str], *, name: str = "") -> None:
@@ -27,7 +28,7 @@ class TopicSink:
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if query is None:
-            raise SinkError("a TopicSink is called by foreachBatch only: Spark gave no query id")
+            raise SinkError("a TopicSink can be called by foreachBatch only: Spark has set no query id")
         stream = f"{query}.{self._name}" if self._name else query
         writer = rows.write.format(FORMAT).options(**self._options)
         writer.options(streamId=stream, streamBatch=batch_id).mode("append").save()
