@@ -17,7 +17,7 @@ from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.controller.service import Controller
 from rookery.metadata.log_config import broker_layers, log_config
-from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import Registration
 from rookery.net.connection import ConnectionInfo
@@ -158,7 +158,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     metadata_directory = path / "metadata"
     for directory in (*paths, metadata_directory):
         directory.mkdir(parents=True, exist_ok=True)
-    metadata = MetadataPublishing()
+    metadata = MetadataPublisher()
     quorum = QuorumDriver.open(
         UnsyncedFiles(), LogDirectory(metadata_directory), node_id=NODE_ID, clock=clock, on_commit=metadata.commit
     )
@@ -170,7 +170,9 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     pending, flusher = Pending(asyncio.get_running_loop()), Flusher()
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
     replicas.start(metadata.image, metadata.removed_topics)
-    metadata.add(Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.delete_removed_logs))
+    metadata.add(
+        ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.delete_removed_logs)
+    )
     coordination = build_coordination(
         layers,
         node_id=NODE_ID,

@@ -11,7 +11,7 @@ import pytest
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
 from rookery.controller.service import Controller
-from rookery.metadata.publishing import Publisher
+from rookery.metadata.publisher import ImageListener
 from rookery.metadata.requests import CreatedTopic, NewTopic
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -97,7 +97,7 @@ def test_time_out_answers_and_the_topic_still_comes(tmp_path: Path, monkeypatch:
             response = await broker.call(ApiKey.CREATE_TOPICS, 7, topics=[topic("new")], timeout_ms=1)
             assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
             created = asyncio.Event()
-            broker.services.metadata.add(Publisher("test", lambda image, delta: created.set()))
+            broker.services.metadata.add(ImageListener("test", lambda image, delta: created.set()))
             gate.set()
             await created.wait()
             assert "new" in broker.services.image.topics

@@ -50,7 +50,7 @@ def test_down_and_up_again(broker: BrokerProcess) -> None:
     ("arguments", "reason"),
     [
         (["upgrade", "transaction.version=9"], "supports levels 0 to 2"),
-        (["upgrade", "transaction.version=1"], "going back"),
+        (["upgrade", "transaction.version=1"], "lowering it needs"),
         (["downgrade", "metadata.version=21"], "supports levels 22 to 22"),
         (["downgrade", "unheard.of=1"], "does not know this feature"),
     ],

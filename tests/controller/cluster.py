@@ -1,4 +1,4 @@
-"""A small cluster to decide about."""
+"""Images of small clusters, as input of decisions."""
 
 from collections.abc import Mapping
 from itertools import count

@@ -1,4 +1,4 @@
-"""Registration at each start, and new leader epochs after an unclean stop."""
+"""Registration of brokers at each start, and new leader epochs after an unclean shutdown."""
 
 from uuid import UUID
 
@@ -45,7 +45,7 @@ def test_the_first_start_sets_the_features() -> None:
     assert broker.log_directories == (UUID(int=8),)
 
 
-def test_a_log_from_before_a_feature_gets_it() -> None:
+def test_a_log_that_is_older_than_a_feature_gets_it() -> None:
     image, _ = EMPTY_IMAGE.apply([FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)])
     decision = decide_register_broker(image, registration(), next_offset=9)
     assert decision.records[0] == FeatureLevelRecord(GROUP_VERSION, GROUP_VERSION_LEVEL)

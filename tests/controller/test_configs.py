@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: operations, every error code, whole resources or nothing."""
+"""AlterConfigs and IncrementalAlterConfigs: the operations, every error code, all changes of a resource or none."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_incremental_operations(item: ResourceChange, record: ConfigRecord) -> N
         change(BROKER, "node.id", None, ConfigOperation.DELETE),
     ],
 )
-def test_what_changes_nothing_writes_nothing(item: ResourceChange) -> None:
+def test_a_request_without_a_change_writes_nothing(item: ResourceChange) -> None:
     decision = decide_incremental_alter_configs(IMAGE, [item], context())
     assert [result.outcome.code for result in decision.results] == [ErrorCode.NONE]
     assert decision.records == ()
@@ -120,7 +120,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("item", "code"), REFUSED)
 @pytest.mark.parametrize("decide", [decide_alter_configs, decide_incremental_alter_configs])
-def test_refused(decide: object, item: ResourceChange, code: ErrorCode) -> None:
+def test_invalid_requests(decide: object, item: ResourceChange, code: ErrorCode) -> None:
     function = decide_alter_configs if decide is decide_alter_configs else decide_incremental_alter_configs
     other = change(ALL_BROKERS, "log.cleaner.backoff.ms", "9")
     static = {"log.cleaner.min.compaction.lag.ms": "5"} if item.resource == BROKER else {}
@@ -139,7 +139,7 @@ def test_refused(decide: object, item: ResourceChange, code: ErrorCode) -> None:
         (change(TOPIC, "retention.ms", "1", 9), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_refused_operations(item: ResourceChange, code: ErrorCode) -> None:
+def test_invalid_operations(item: ResourceChange, code: ErrorCode) -> None:
     decision = decide_incremental_alter_configs(IMAGE, [item], context())
     assert decision.records == ()
     assert [result.outcome.code for result in decision.results] == [code]
@@ -152,7 +152,7 @@ def test_a_resource_named_twice_does_not_change() -> None:
     assert [result.outcome.code for result in decision.results] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_one_bad_key_spoils_its_resource_only() -> None:
+def test_an_invalid_key_rejects_only_its_resource() -> None:
     bad = ResourceChange(TOPIC, (ConfigChange("retention.ms", "6"), ConfigChange("nope", "1")))
     decision = decide_incremental_alter_configs(IMAGE, [bad], context())
     assert decision.records == ()

@@ -1,4 +1,4 @@
-"""Levels go up and down only as asked, within what every broker supports, and together."""
+"""Feature levels change only in the requested direction, only to levels that every broker supports, and together."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_validating_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", [UP, SAFE, UNSAFE])
-def test_the_level_that_it_has_is_no_change(kind: UpgradeType) -> None:
+def test_the_current_level_is_no_change(kind: UpgradeType) -> None:
     update = FeatureUpdate(METADATA_VERSION, METADATA_VERSION_LEVEL, kind)
     decision = decide_update_features(CLUSTER, [update])
     assert (decision.results, decision.records) == (OK, ())
@@ -51,7 +51,7 @@ def test_the_level_that_it_has_is_no_change(kind: UpgradeType) -> None:
 @pytest.mark.parametrize(
     ("update", "reason"),
     [
-        (FeatureUpdate(TRANSACTION_VERSION, 1, UP), "going back must be asked for"),
+        (FeatureUpdate(TRANSACTION_VERSION, 1, UP), "lowering it needs a safe or unsafe downgrade"),
         (FeatureUpdate(TRANSACTION_VERSION, 3, UP), "the controller supports levels 0 to 2"),
         (FeatureUpdate(TRANSACTION_VERSION, -1, SAFE), "the controller supports levels 0 to 2"),
         (FeatureUpdate(TRANSACTION_VERSION, 2, 0), "no upgrade type 0"),
@@ -61,9 +61,9 @@ def test_the_level_that_it_has_is_no_change(kind: UpgradeType) -> None:
         (FeatureUpdate("kraft.version", 1, UP), "the controller does not know this feature"),
     ],
 )
-def test_refusals(update: FeatureUpdate, reason: str) -> None:
+def test_rejected_updates(update: FeatureUpdate, reason: str) -> None:
     decision = decide_update_features(CLUSTER, [FeatureUpdate(GROUP_VERSION, 0, SAFE), update])
-    assert decision.records == (), "not even the one that was possible"
+    assert decision.records == (), "not even the valid update"
     assert decision.results.code is ErrorCode.INVALID_UPDATE_VERSION
     assert update.name in str(decision.results.message)
     assert reason in str(decision.results.message)
@@ -75,22 +75,22 @@ def test_a_downgrade_does_not_raise(kind: UpgradeType) -> None:
     assert decision.results.code is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_every_broker_must_support_it() -> None:
+def test_every_broker_must_support_the_level() -> None:
     older = replace(broker(3), features=(BrokerFeature(TRANSACTION_VERSION, 0, 1),))
     image, _ = LOWERED.apply([older])
     assert decide_update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 1)]).results is OK
-    refused = decide_update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 2)]).results
-    assert "broker 3 supports levels 0 to 1" in str(refused.message)
+    rejected = decide_update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 2)]).results
+    assert "broker 3 supports levels 0 to 1" in str(rejected.message)
     image, _ = LOWERED.apply([broker(4)])
-    refused = decide_update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 1)]).results
-    assert "broker 4 does not know" in str(refused.message)
+    rejected = decide_update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 1)]).results
+    assert "broker 4 does not know" in str(rejected.message)
 
 
-def test_a_feature_is_named_once() -> None:
+def test_a_request_names_a_feature_only_once() -> None:
     update = FeatureUpdate(TRANSACTION_VERSION, 1, SAFE)
     decision = decide_update_features(CLUSTER, [update, update])
     assert (decision.records, decision.results.code) == ((), ErrorCode.INVALID_REQUEST)
 
 
-def test_nothing_to_do_is_done() -> None:
+def test_an_empty_request() -> None:
     assert decide_update_features(CLUSTER, []).results is OK

@@ -1,4 +1,4 @@
-"""Where replicas go: spread over racks first, then over brokers, leaders evenly."""
+"""Placement of replicas: spread over racks first, then over brokers, with evenly spread leaders."""
 
 from collections import Counter
 
@@ -32,7 +32,7 @@ def test_stripes(racks: list[str | None], start: int, expected: list[tuple[int, 
     )
 
 
-def test_brokers_that_cannot_lead_only_fill_up() -> None:
+def test_brokers_that_cannot_lead_are_used_last() -> None:
     some = brokers([None, None, None], fenced=frozenset({2}))
     assert place(some, start=0, first_partition=0, partition_count=2, replication_factor=2) == [(1, 3), (3, 1)]
     assert place(some, start=0, first_partition=0, partition_count=2, replication_factor=3) == [(1, 3, 2), (3, 1, 2)]

@@ -1,4 +1,4 @@
-"""Blocks of producer ids."""
+"""Allocation of blocks of producer ids."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_only_for_registered_brokers(node_id: int, epoch: int, code: ErrorCode) 
     assert decision.results.outcome.code is code
 
 
-def test_the_end_of_all_ids() -> None:
+def test_all_ids_are_used_up() -> None:
     image = replace(ONE, next_producer_id=2**63 - 1000)
     decision = decide_allocate_producer_ids(image, 1, 1)
     assert decision.records == ()

@@ -1,4 +1,4 @@
-"""The controller over a real metadata log: one decision at a time, published before it is answered, state by replay."""
+"""The controller with a real metadata log: decisions run one at a time and are published before their results."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID
 from rookery.controller.service import Controller, MetadataLog
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, ConfigResource, Delta
-from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import (
     ConfigChange,
@@ -32,7 +32,7 @@ from rookery.storage.directory import LogDirectory
 
 class Node(NamedTuple):
     log: QuorumDriver
-    metadata: MetadataPublishing
+    metadata: MetadataPublisher
     controller: Controller
 
     @property
@@ -40,16 +40,16 @@ class Node(NamedTuple):
         return self.metadata.image
 
 
-def open_node(directory: LogDirectory, *publishers: Publisher) -> Node:
-    metadata = MetadataPublishing()
-    for publisher in publishers:
-        metadata.add(publisher)
+def open_node(directory: LogDirectory, *listeners: ImageListener) -> Node:
+    metadata = MetadataPublisher()
+    for listener in listeners:
+        metadata.add(listener)
     log = QuorumDriver.open(OsFiles(), directory, node_id=1, clock=ManualClock(), on_commit=metadata.commit)
     metadata.start(log.batches())
     return Node(log, metadata, new_controller(log, metadata))
 
 
-def new_controller(log: MetadataLog, metadata: MetadataPublishing) -> Controller:
+def new_controller(log: MetadataLog, metadata: MetadataPublisher) -> Controller:
     return Controller(log, metadata, node_id=1, static={}, random=Random(7))
 
 
@@ -92,17 +92,17 @@ def test_the_image_survives_restarts(tmp_path: Path) -> None:
     again.log.close()
 
 
-def test_publishers_see_the_image_before_the_result(tmp_path: Path) -> None:
+def test_listeners_see_the_image_before_the_result(tmp_path: Path) -> None:
     node = open_node(LogDirectory(tmp_path))
     seen: list[str] = []
 
-    def publish(image: ClusterImage, delta: Delta) -> None:
+    def apply(image: ClusterImage, delta: Delta) -> None:
         assert image is node.image
         seen.extend(topic.name for topic in delta.created)
 
     async def scenario() -> None:
         await node.controller.register_broker(registration())
-        node.metadata.add(Publisher("test", publish))
+        node.metadata.add(ImageListener("test", apply))
         await node.controller.create_topics([NewTopic(name="a")])
         assert seen == ["a"]
 
@@ -114,7 +114,7 @@ def test_the_start_is_one_change_of_the_empty_cluster(tmp_path: Path) -> None:
     asyncio.run(use_everything(node.controller))
     node.log.close()
     deltas: list[Delta] = []
-    open_node(LogDirectory(tmp_path), Publisher("test", lambda _, delta: deltas.append(delta))).log.close()
+    open_node(LogDirectory(tmp_path), ImageListener("test", lambda _, delta: deltas.append(delta))).log.close()
     (delta,) = deltas
     assert [topic.name for topic in delta.created] == ["a"]
     assert delta.brokers == {1}
@@ -135,7 +135,7 @@ def test_racing_requests_see_each_other(tmp_path: Path) -> None:
 class SlowLog:
     """A log whose appends finish when `may_finish` is set."""
 
-    def __init__(self, metadata: MetadataPublishing) -> None:
+    def __init__(self, metadata: MetadataPublisher) -> None:
         self.may_finish = asyncio.Event()
         self.is_broken = False
         self.next_offset = 0
@@ -149,9 +149,9 @@ class SlowLog:
         await self._metadata.commit(self.next_offset - len(values), values)
 
 
-def test_a_decision_is_finished_even_if_its_caller_stops_waiting() -> None:
+def test_a_decision_is_completed_even_if_its_caller_is_cancelled() -> None:
     async def scenario() -> None:
-        metadata = MetadataPublishing()
+        metadata = MetadataPublisher()
         log = SlowLog(metadata)
         controller = new_controller(log, metadata)
         waiter = asyncio.ensure_future(controller.register_broker(registration()))
@@ -170,7 +170,7 @@ def test_a_decision_is_finished_even_if_its_caller_stops_waiting() -> None:
 
 def test_a_failed_log_changes_nothing() -> None:
     async def scenario() -> None:
-        metadata = MetadataPublishing()
+        metadata = MetadataPublisher()
         log = SlowLog(metadata)
         log.is_broken = True
         with pytest.raises(StorageError):
@@ -181,14 +181,14 @@ def test_a_failed_log_changes_nothing() -> None:
 
 
 def test_topic_ids_do_not_look_like_options() -> None:
-    metadata = MetadataPublishing()
+    metadata = MetadataPublisher()
     controller = new_controller(SlowLog(metadata), metadata)
     ids = {controller._new_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(topic_id.bytes[0] >> 2 != 62 for topic_id in ids), "62 is '-' in base64"
 
 
-def test_a_failed_disk_is_answered_item_by_item(tmp_path: Path) -> None:
+def test_a_disk_failure_is_reported_for_each_item(tmp_path: Path) -> None:
     directory = LogDirectory(tmp_path)
     node = open_node(directory)
     controller = node.controller

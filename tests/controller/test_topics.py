@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: every error code, and the records of what is allowed."""
+"""CreateTopics, DeleteTopics, CreatePartitions: every error code, and the records of valid requests."""
 
 from uuid import UUID
 
@@ -111,7 +111,7 @@ def test_validate_only_writes_nothing() -> None:
         (NewTopic(name="t", configs=(("retention.ms", None),)), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_refused_topics(topic: NewTopic, code: ErrorCode) -> None:
+def test_invalid_topics(topic: NewTopic, code: ErrorCode) -> None:
     good = NewTopic(name="good")
     decision = decide_create_topics(WITH_A, [topic, good], context())
     assert [result.outcome.code for result in decision.results] == [code, ErrorCode.NONE]
@@ -132,12 +132,12 @@ def test_uneven_assignments() -> None:
         (NewTopic(name="t", assignments=((0, (1,)),)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_nobody_can_lead(topic: NewTopic, code: ErrorCode) -> None:
+def test_no_broker_can_lead(topic: NewTopic, code: ErrorCode) -> None:
     (result,) = decide_create_topics(FENCED, [topic], context()).results
     assert result.outcome.code is code
 
 
-def test_names_of_one_request() -> None:
+def test_names_that_collide_within_one_request() -> None:
     topics = [NewTopic(name=name) for name in ("t", "u.v", "t", "u_v", "w")]
     decision = decide_create_topics(ONE, topics, context())
     assert [(result.name, result.outcome.code) for result in decision.results] == [
@@ -148,7 +148,7 @@ def test_names_of_one_request() -> None:
     ]
 
 
-def test_too_much_at_once() -> None:
+def test_too_many_topics_in_one_request() -> None:
     topics = [NewTopic(name=f"t{i}", partition_count=6000) for i in range(2)]
     decision = decide_create_topics(ONE, topics, context())
     assert decision.records == ()
@@ -174,7 +174,7 @@ def test_delete_by_name_and_by_id() -> None:
         ([("a.b", NO_TOPIC_ID), (None, A_ID)], [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]),
     ],
 )
-def test_refused_deletions(items: list[tuple[str | None, UUID]], codes: list[ErrorCode]) -> None:
+def test_invalid_deletions(items: list[tuple[str | None, UUID]], codes: list[ErrorCode]) -> None:
     decision = decide_delete_topics(WITH_A, items, context())
     assert [result.outcome.code for result in decision.results] == codes
     assert len(decision.records) == codes.count(ErrorCode.NONE)
@@ -211,7 +211,7 @@ def test_more_partitions() -> None:
         (MorePartitions("a.b", 3, ((),)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_refused_partitions(request_: MorePartitions, code: ErrorCode) -> None:
+def test_invalid_new_partitions(request_: MorePartitions, code: ErrorCode) -> None:
     decision = decide_create_partitions(WITH_A, [request_], context())
     assert decision.records == ()
     assert [result.outcome.code for result in decision.results] == [code]
@@ -223,7 +223,7 @@ def test_a_topic_named_twice_gets_no_partitions() -> None:
     assert [(result.name, result.outcome.code) for result in decision.results] == [("a.b", ErrorCode.INVALID_REQUEST)]
 
 
-def test_too_many_partitions_at_once() -> None:
+def test_too_many_partitions_in_one_request() -> None:
     image = carry_out(WITH_A, decide_create_topics(WITH_A, [NewTopic(name="c")], context(first_id=2)))
     requests = [MorePartitions("a.b", 6000), MorePartitions("c", 6000)]
     decision = decide_create_partitions(image, requests, context())

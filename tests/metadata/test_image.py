@@ -1,4 +1,4 @@
-"""The cluster image: each record's effect, what the delta says, and equality with a plain model."""
+"""The cluster image: the effect of each record, the delta, and equality with a simple model."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -110,7 +110,7 @@ def test_a_change_without_a_leader_keeps_its_epoch() -> None:
     )
 
 
-def test_delete_topic_takes_its_configs_along() -> None:
+def test_deleting_a_topic_deletes_its_configs() -> None:
     configured, _ = apply(ONE_TOPIC, ConfigRecord(ResourceType.TOPIC, "a", "retention.ms", "1"))
     image, delta = apply(configured, RemoveTopicRecord(A))
     assert image == EMPTY_IMAGE
@@ -118,7 +118,7 @@ def test_delete_topic_takes_its_configs_along() -> None:
     assert delta.configs == {ConfigResource(ResourceType.TOPIC, "a")}
 
 
-def test_a_topic_may_come_back_under_its_name() -> None:
+def test_a_topic_can_be_created_again_under_its_name() -> None:
     image, delta = apply(ONE_TOPIC, RemoveTopicRecord(A), TopicRecord("a", B), partition_record(B, 0))
     assert image.topics["a"].topic_id == B
     assert image.topic_by_id(A) is None
@@ -126,7 +126,7 @@ def test_a_topic_may_come_back_under_its_name() -> None:
     assert [topic.topic_id for topic in delta.created] == [B]
 
 
-def test_a_topic_that_came_and_went_is_not_in_the_delta() -> None:
+def test_a_topic_that_is_created_and_deleted_in_one_change_is_not_in_the_delta() -> None:
     image, delta = apply(ONE_TOPIC, TopicRecord("b", B), partition_record(B, 0), RemoveTopicRecord(B))
     assert image == ONE_TOPIC
     assert delta.is_empty
@@ -182,7 +182,7 @@ def test_features_and_producer_ids() -> None:
     assert (image.feature_level("f"), image.feature_level("other")) == (0, 0)
 
 
-def test_an_image_knows_how_far_it_has_read() -> None:
+def test_an_image_has_the_offset_of_its_last_record() -> None:
     assert EMPTY_IMAGE.offset == -1
     image, _ = EMPTY_IMAGE.apply([NoOpRecord()], last_offset=7)
     assert image.offset == 7
@@ -202,12 +202,12 @@ def test_an_image_knows_how_far_it_has_read() -> None:
         UnregisterBrokerRecord(1, 5),
     ],
 )
-def test_records_that_cannot_follow(change: MetadataRecord) -> None:
+def test_records_that_contradict_the_image(change: MetadataRecord) -> None:
     with pytest.raises(CorruptionError):
         apply(ONE_TOPIC, change)
 
 
-def test_a_broker_of_another_epoch_is_not_known() -> None:
+def test_a_record_for_another_broker_epoch_is_rejected() -> None:
     with pytest.raises(CorruptionError):
         apply(ONE_BROKER, UnfenceBrokerRecord(1, 6))
 
@@ -237,7 +237,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """The cluster as plain dicts, and the records that tell it."""
+    """The cluster as plain dicts, and the records that describe it."""
 
     def __init__(self) -> None:
         self.records: list[MetadataRecord] = []
@@ -316,7 +316,7 @@ def test_image_equals_model(steps: list[tuple[str, object]], cut: int) -> None:
 
 
 def check_delta(before: ClusterImage, after: ClusterImage, delta: Delta) -> None:
-    """The delta tells exactly what differs."""
+    """Check that the delta has exactly the differences."""
     assert {topic.topic_id for topic in delta.created} == after.topic_names.keys() - before.topic_names.keys()
     assert {topic.topic_id for topic in delta.deleted} == before.topic_names.keys() - after.topic_names.keys()
     for topic_id in after.topic_names.keys() & before.topic_names.keys():

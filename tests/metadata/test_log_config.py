@@ -1,4 +1,4 @@
-"""From configuration texts to storage's settings."""
+"""Conversion of configuration texts to the settings of storage."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from rookery.metadata.records import ConfigRecord
 from rookery.storage.config import LogConfig, SchemaRules
 
 
-def test_without_settings_both_have_the_same_defaults() -> None:
+def test_topics_and_storage_have_the_same_defaults() -> None:
     assert log_config({}, BrokerLayers()) == LogConfig()
 
 

@@ -1,4 +1,4 @@
-"""Metadata records against bytes that Kafka 4.3's own serialiser wrote."""
+"""Metadata records, compared with bytes that the serialiser of Kafka 4.3 wrote."""
 
 import contextlib
 from uuid import UUID
@@ -167,8 +167,8 @@ def test_any_bytes_are_a_record_or_corruption(data: bytes) -> None:
         decode_record(data)
 
 
-def test_what_repeats_from_record_to_record_is_shared() -> None:
-    """Ten thousand partitions have few different topics and lists of replicas."""
+def test_equal_values_of_different_records_share_one_object() -> None:
+    """Ten thousand partitions have few different topic ids and replica lists."""
     first, second = (
         decode_record(
             encode_record(

@@ -137,10 +137,10 @@ def test_without_the_note_a_bad_batch_before_a_good_one_is_refused(tmp_path: Pat
         open_driver(OsFiles(), tmp_path)
 
 
-@pytest.mark.parametrize("note", [b"", b"nonsense", b"0\n1\n__cluster_metadata 0 1\n"])
-def test_a_note_that_is_damaged_or_old_does_no_harm(tmp_path: Path, note: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"invalid", b"0\n1\n__cluster_metadata 0 1\n"])
+def test_a_damaged_or_old_committed_offset_file_does_no_harm(tmp_path: Path, content: bytes) -> None:
     written(tmp_path, close=True)
-    (tmp_path / COMMITTED_FILE).write_bytes(note)
+    (tmp_path / COMMITTED_FILE).write_bytes(content)
     assert replayed(open_driver(OsFiles(), tmp_path)) == [[b"a"], [b"b"]]
 
 

@@ -86,7 +86,7 @@ def test_a_voter_that_fetches_before_its_sync_is_caught(monkeypatch: pytest.Monk
 def commit_of_an_earlier_epoch() -> None:
     """Figure 8 of the Raft paper: X of epoch 1 is on a majority, but a replica with a record of epoch 2 can still win.
 
-    Node 5 led epoch 2 and wrote one record that nobody else has. Node 1 or 2 leads epoch 3 and copies X to a third
+    Node 5 led epoch 2 and wrote one record that no other node has. Node 1 or 2 leads epoch 3 and copies X to a third
     replica. If it declares X committed then, and dies, node 5 wins the votes of 3 and 4 and cuts X.
     """
     world = World(5, jitter=Random(1).random)

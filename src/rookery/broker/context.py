@@ -24,7 +24,7 @@ from rookery.coordinators.txn.markers import MarkerWriter
 from rookery.coordinators.txn.service import TransactionCoordinator
 from rookery.metadata.image import BrokerImage, ClusterImage
 from rookery.metadata.log_config import broker_layers
-from rookery.metadata.publishing import MetadataPublishing
+from rookery.metadata.publisher import MetadataPublisher
 from rookery.metadata.requests import ControllerRequests
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
@@ -48,7 +48,7 @@ class Services:
     node_id: NodeId
     cluster_id: str
     clock: Clock
-    metadata: MetadataPublishing
+    metadata: MetadataPublisher
     controller: ControllerRequests
     replicas: ReplicaManager
     pending: Pending

@@ -4,14 +4,14 @@ import asyncio
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_ID, NodeId, ProducerId
-from rookery.metadata.publishing import MetadataPublishing
+from rookery.metadata.publisher import MetadataPublisher
 from rookery.metadata.requests import ControllerRequests, ProducerIdBlock
 
 
 class ProducerIds:
     """Never gives an id twice: a block belongs to this process, and what is left of it is lost with a restart."""
 
-    def __init__(self, controller: ControllerRequests, metadata: MetadataPublishing, *, node_id: NodeId) -> None:
+    def __init__(self, controller: ControllerRequests, metadata: MetadataPublisher, *, node_id: NodeId) -> None:
         self._controller = controller
         self._metadata = metadata
         self._node_id = node_id

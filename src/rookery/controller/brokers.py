@@ -1,10 +1,12 @@
-"""Brokers in the metadata log: registration at each start of a node, and the features that the cluster agreed on.
+"""Registration of brokers, at each start of a node, and the first levels of the cluster's features.
 
-A broker's epoch is the offset of its registration record. A new log begins with the level of `metadata.version`, which
-says how its records are to be read, and those of the other features; a log that was begun before there was a feature
-gets it with the next registration. `features` changes their levels. After an unclean stop the node's logs may have
-lost their unsynced ends; every partition that it leads then begins a new leader epoch, so that clients and followers
-can see where the old one ended.
+A broker's epoch is the offset of its registration record. A new metadata log begins with the level of
+`metadata.version`, which determines the format of its records, and the levels of the other features. A log that is
+older than a feature gets it with the next registration. `features` changes the levels later.
+
+After an unclean shutdown the node's logs may have lost their unsynced ends. Every partition that the node leads then
+begins a new leader epoch, so that clients and followers can see where the old one ended. Without it, new records would
+get the offsets and the epoch of lost ones, and a consumer that had read the lost ones would not notice.
 """
 
 from collections.abc import Iterator
@@ -25,7 +27,7 @@ from rookery.metadata.requests import Registration
 def decide_register_broker(
     image: ClusterImage, registration: Registration, *, next_offset: Offset
 ) -> ControllerResult[int]:
-    """The result is the broker's new epoch; `next_offset` is where the decision's first record will be."""
+    """Return the broker's new epoch as the result. `next_offset` is the offset of the decision's first record."""
     records: list[MetadataRecord] = [
         FeatureLevelRecord(feature.name, feature.max_supported_version)
         for feature in SUPPORTED_FEATURES

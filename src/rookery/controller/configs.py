@@ -1,8 +1,8 @@
 """AlterConfigs and IncrementalAlterConfigs for topics and brokers.
 
-A resource changes as a whole or not at all. Topics may be given any topic config; brokers only the keys that can change
-at run time, by name (`BROKER`, node id) or for all (`BROKER`, empty name). Groups, client metrics and loggers have no
-configs here and are refused.
+All changes of a resource are applied, or none. A topic accepts every topic config. A broker accepts only the keys that
+can change at run time, for one broker (`BROKER`, node id) or for all (`BROKER`, empty name). Groups, client metrics and
+loggers have no configs, and requests for them are rejected.
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ from rookery.controller.decision import (
     ControllerResult,
     Steps,
     duplicates,
-    refusal,
-    take_steps,
+    error_outcome,
+    run_steps,
 )
 from rookery.metadata.image import ClusterImage, ConfigResource
 from rookery.metadata.records import ConfigRecord, MetadataRecord
@@ -39,8 +39,8 @@ _Apply = Callable[[Mapping[str, str], ResourceChange], dict[str, str]]
 def decide_alter_configs(
     image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
 ) -> ControllerResult[list[AlteredResource]]:
-    """Replaces all configs of each resource by the given ones."""
-    return take_steps(steps_to_alter_configs(image, resources, context, validate_only=validate_only))
+    """Replace all configs of each resource by those of the request."""
+    return run_steps(steps_to_alter_configs(image, resources, context, validate_only=validate_only))
 
 
 def steps_to_alter_configs(
@@ -52,8 +52,8 @@ def steps_to_alter_configs(
 def decide_incremental_alter_configs(
     image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
 ) -> ControllerResult[list[AlteredResource]]:
-    """Changes single keys; a list may be added to or taken from."""
-    return take_steps(steps_to_incremental_alter_configs(image, resources, context, validate_only=validate_only))
+    """Change single keys; for lists, single items can be added or removed."""
+    return run_steps(steps_to_incremental_alter_configs(image, resources, context, validate_only=validate_only))
 
 
 def steps_to_incremental_alter_configs(
@@ -80,7 +80,7 @@ def _decide(
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             records += _alter(image, change, context, apply)
         except ApiError as error:
-            outcome = refusal(error)
+            outcome = error_outcome(error)
         results.append(AlteredResource(change.resource, outcome))
         yield
     if len(records) > RECORDS_PER_REQUEST_MAX:
@@ -124,7 +124,7 @@ def _increment(before: Mapping[str, str], change: ResourceChange) -> dict[str, s
 
 
 def _changed_list(resource: ConfigResource, before: str | None, item: ConfigChange) -> str:
-    """The list with items added or removed; a list that is not set counts as its default."""
+    """Return the list with items added or removed. A list that is not set has its default value."""
     key = _find_key(resource, item.name)
     if key.type is not ConfigType.LIST:
         raise ApiError(
@@ -179,7 +179,7 @@ def _check_broker(image: ClusterImage, resource: ConfigResource, after: Mapping[
         try:
             parse_value(key, text)
         except ConfigError as error:
-            # Kafka answers INVALID_REQUEST, not INVALID_CONFIG, for a broker's values (KAFKA-13609).
+            # As in Kafka, the error for a broker's value is INVALID_REQUEST, not INVALID_CONFIG (KAFKA-13609).
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
     _check_topic_defaults(image, resource, after, context)
 
@@ -194,7 +194,7 @@ def _check_broker_name(image: ClusterImage, name: str) -> None:
 def _check_topic_defaults(
     image: ClusterImage, resource: ConfigResource, after: Mapping[str, str], context: Context
 ) -> None:
-    """What topics get from the broker must fit together after the change."""
+    """Raise ApiError if the topic defaults of the broker would contradict each other after the change."""
     before = context.broker(image)
     layers = BrokerLayers(
         dynamic=after if resource.name else before.dynamic,

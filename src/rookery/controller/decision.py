@@ -1,8 +1,9 @@
-"""What a decision is: records to append and results to answer, from the newest image and plain values.
+"""Decisions: the records to append and the results to return, computed from the newest image and plain values.
 
-Every function in this package called `decide_*` is pure: image, request and `Context` in, `ControllerResult` out.
-`service` appends a decision's records as one batch, so they become true together or not at all. A decision about many
-items also comes in steps (`steps_to_*`), one per item: the image does not change before the last one.
+Every function of this package named `decide_*` is pure: it takes the image, the request and a `Context`, and returns a
+`ControllerResult`. `service` appends the records of a decision as one batch, so that all of them take effect or none. A
+decision about many items is also available as a generator (`steps_to_*`) with one step per item; the image does not
+change before the last step.
 """
 
 from collections import Counter
@@ -20,7 +21,7 @@ from rookery.metadata.log_config import broker_layers
 from rookery.metadata.records import MetadataRecord
 from rookery.metadata.requests import Outcome
 
-# As Kafka's controller has it: what one request may write. It also keeps a decision in one batch.
+# The limit of Kafka's controller for one request. It also keeps a decision small enough for one batch.
 RECORDS_PER_REQUEST_MAX = 10_000
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -30,8 +31,8 @@ ResultT = TypeVar("ResultT")
 TOO_LARGE = Outcome(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-def refusal(error: ApiError) -> Outcome:
-    """The checks of one item end in an ApiError, which never leaves this package."""
+def error_outcome(error: ApiError) -> Outcome:
+    """Return the outcome for an item whose check raised ApiError. These errors never leave this package."""
     return Outcome(error.code, error.message)
 
 
@@ -41,12 +42,12 @@ class ControllerResult(Generic[ResultT_co]):
     results: ResultT_co
 
 
-# A decision about many items: a step for each, so that the caller can pause in between.
+# A decision about many items, one step per item: the caller can let other coroutines run between two steps.
 Steps: TypeAlias = Generator[None, None, ControllerResult[ResultT]]
 
 
-def take_steps(steps: Steps[ResultT]) -> ControllerResult[ResultT]:
-    """Take all steps without a pause."""
+def run_steps(steps: Steps[ResultT]) -> ControllerResult[ResultT]:
+    """Run all steps without a pause."""
     try:
         while True:
             next(steps)
@@ -57,16 +58,16 @@ def take_steps(steps: Steps[ResultT]) -> ControllerResult[ResultT]:
 
 @value_class(kw_only=True)
 class Context:
-    """What a decision may use besides the image; everything that is not repeatable is given."""
+    """The input of a decision in addition to the image, with everything that is random or depends on the node."""
 
     node_id: NodeId
     static: Mapping[str, str] = field(default_factory=dict)
     new_id: Callable[[], UUID]
-    # Where replica placement starts, so that not every topic begins on the same broker.
+    # The position of the first replica stripe. If it were constant, partition 0 of every topic would have one leader.
     placement_start: int = 0
 
     def broker(self, image: ClusterImage) -> BrokerLayers:
-        """The configuration that gives new topics their defaults."""
+        """Return the broker configuration, which has the defaults of new topics."""
         return broker_layers(image, self.node_id, self.static)
 
 
@@ -75,7 +76,10 @@ def duplicates(names: Iterable[str | None]) -> set[str | None]:
 
 
 def registered_epoch_problem(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Outcome | None:
-    """Whether a broker that asks for something is the one that is registered."""
+    """Return the error if a request does not come from the registered broker with this id, else None.
+
+    Without the epoch, the old process of a restarted broker could still get producer ids.
+    """
     broker = image.brokers.get(node_id)
     if broker is None:
         return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} is not registered")

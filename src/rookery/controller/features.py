@@ -1,9 +1,10 @@
-"""UpdateFeatures: raise or lower the levels that the cluster works at, all features of a request or none.
+"""UpdateFeatures: raise or lower the feature levels of the cluster, for all features of a request or none.
 
-A level must be one that this controller and every registered broker supports. Which way it goes must be said: raising
-needs UPGRADE, lowering one of the two downgrades, so that nobody lowers a level by accident. A lossless downgrade may
-be called safe or unsafe; nothing that a lossy one would lose can be lowered here, since `metadata.version` has one
-level only. The level that a feature has already is no change, whichever way was meant.
+A level must be supported by this controller and by every registered broker. The request must name the direction:
+raising a level needs UPGRADE, lowering it one of the two downgrade types, so that a level is not lowered by accident.
+Both downgrade types are accepted for every downgrade, because none of them loses metadata: `metadata.version`, the only
+feature where that could happen, has one level. Setting a feature to its current level changes nothing and is accepted
+with every type.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,9 +46,9 @@ def _problem(image: ClusterImage, update: FeatureUpdate) -> str | None:
         if problem is not None:
             return f"{owner} {problem}"
     if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
-        return f"it is at level {current}, and going back must be asked for as a safe or unsafe downgrade"
+        return f"it is at level {current}, and lowering it needs a safe or unsafe downgrade"
     if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
-        return f"it is at level {current}, which is no downgrade"
+        return f"it is at level {current}, so this is not a downgrade"
     return None
 
 

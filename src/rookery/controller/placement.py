@@ -1,8 +1,8 @@
-"""Which brokers hold the replicas of new partitions: striped over racks, then over the brokers of a rack.
+"""Placement of the replicas of new partitions: striped over racks, then over the brokers of a rack.
 
-Partition by partition the stripe moves on by one rack, and by one broker of each rack per round, so leaders spread
-evenly and no rack holds a second replica before every rack holds one. The leader (first replica) is always a broker
-that can lead now; brokers that cannot are used only when the others are too few.
+With each partition the stripe moves by one rack, and after each round by one broker of every rack. So leaders spread
+evenly, and no rack gets a second replica before every rack has one. The leader (first replica) is always a broker that
+can lead now; brokers that cannot lead are used only if there are too few others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ def can_lead(broker: BrokerImage) -> bool:
 def place(
     brokers: Iterable[BrokerImage], *, start: int, first_partition: int, partition_count: int, replication_factor: int
 ) -> list[tuple[NodeId, ...]] | str:
-    """The replicas of each partition, or why there cannot be so many."""
+    """Return the replicas of each partition, or the reason why there are too few brokers."""
     registered = sorted(brokers, key=lambda broker: broker.broker_id)
     ready = [broker for broker in registered if can_lead(broker)]
     if not ready:
@@ -51,6 +51,7 @@ def _stripe(racks: list[list[NodeId]], *, start: int, position: int, count: int)
     for depth in range(max(map(len, racks))):
         for step, rack in enumerate(order):
             if depth < len(rack):
-                # Followers move by the turn too, so that brokers do not always meet the same partners.
+                # Followers move by the turn too. Otherwise a broker's partitions would all have the same followers, and
+                # they alone would take over its load when it fails.
                 chosen.append(rack[(round_number + step * turn + depth) % len(rack)])
     return tuple(chosen[:count])

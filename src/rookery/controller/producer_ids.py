@@ -1,4 +1,4 @@
-"""Producer ids are handed to brokers in blocks, so that a broker gives out a thousand of them per metadata record."""
+"""Allocation of producer ids to brokers, in blocks: one metadata record per thousand ids."""
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NodeId

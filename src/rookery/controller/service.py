@@ -1,8 +1,9 @@
-"""The controller at work: decide on the newest image, append, wait until it is published, answer.
+"""The active controller: decides on the newest image, appends the records, waits for their publication, returns.
 
-One decision at a time: the next one sees the image that the one before it made. A decision that was begun is finished
-even if its caller stops waiting, because its records may be in the log already. `MetadataLog.append` returns when the
-records are committed and this node has published them, so what was requested is in force when the answer leaves.
+It makes one decision at a time: the next one is based on the image that results from the one before. A decision that
+has begun is completed even if its caller is cancelled, because its records may already be in the log.
+`MetadataLog.append` returns when the records are committed and this node has published them, so that a change is
+effective before its response is sent.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ ResultT = TypeVar("ResultT")
 
 
 class MetadataLog(Protocol):
-    """What the controller needs of the quorum."""
+    """The part of the quorum that the controller uses."""
 
     @property
     def next_offset(self) -> Offset: ...
@@ -51,14 +52,14 @@ class MetadataLog(Protocol):
 
 
 class Images(Protocol):
-    """Where the controller finds the newest image: `metadata.publishing`, which follows the same log."""
+    """The source of the newest image: `metadata.publisher`, which follows the same log."""
 
     @property
     def image(self) -> ClusterImage: ...
 
 
 class Controller:
-    """Fulfils `metadata.requests.ControllerRequests` by decisions. `static` is what the node was started with."""
+    """Implements `metadata.requests.ControllerRequests`. `static` is the configuration from the node's start."""
 
     def __init__(
         self,
@@ -84,14 +85,17 @@ class Controller:
         decide: Callable[[ClusterImage], ControllerResult[ResultT] | Steps[ResultT]],
         failed: Callable[[Outcome], ResultT] | None = None,
     ) -> ResultT:
-        """Make a decision true and return its results.
+        """Make a decision, append its records and return its results.
 
-        If the metadata log's disk fails, now or earlier, the results are `failed(outcome)`, or StorageError is raised.
+        If the metadata log's disk fails, or has failed earlier, this returns `failed(outcome)`, or raises StorageError
+        if `failed` is None.
         """
         task = asyncio.ensure_future(self._submit(decide))
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
         try:
+            # Without the shield, a client that disconnects would cancel the append between its write and its
+            # publication, and the next decision would be based on an image without the records of the log.
             return await asyncio.shield(task)
         except StorageError as error:
             if failed is None:
@@ -99,7 +103,7 @@ class Controller:
             return failed(Outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
 
     async def close(self) -> None:
-        """Wait until begun decisions are finished."""
+        """Wait until all decisions that have begun are completed."""
         if self._unfinished:
             await asyncio.wait(self._unfinished)
 
@@ -160,20 +164,20 @@ class Controller:
     async def _submit(self, decide: Callable[[ClusterImage], ControllerResult[ResultT] | Steps[ResultT]]) -> ResultT:
         async with self._turn:
             decided = decide(self._images.image)
-            decision = decided if isinstance(decided, ControllerResult) else await self._take_steps(decided)
+            decision = decided if isinstance(decided, ControllerResult) else await self._run_steps(decided)
             if decision.records:
                 await self._log.append(await self._encode(decision.records))
             return decision.results
 
-    async def _take_steps(self, steps: Steps[ResultT]) -> ControllerResult[ResultT]:
-        # No other decision begins before this one is made, so a pause does not change the image.
-        for taken in count(1):
+    async def _run_steps(self, steps: Steps[ResultT]) -> ControllerResult[ResultT]:
+        # `_turn` is held: no other decision can change the image during a pause.
+        for step_count in count(1):
             try:
                 next(steps)
             except StopIteration as end:
                 decision: ControllerResult[ResultT] = end.value
                 return decision
-            if taken % DESCRIPTIONS_PER_SLICE == 0:
+            if step_count % DESCRIPTIONS_PER_SLICE == 0:
                 await self._slices.pause()
         raise AssertionError("count ends")
 
@@ -192,7 +196,7 @@ class Controller:
         )
 
     def _new_id(self) -> UUID:
-        """Random, and not one that a command line would take for an option."""
+        """Return a random id whose text does not begin with "-": a command line would parse that as an option."""
         while True:
             candidate = UUID(bytes=self._random.randbytes(16), version=4)
             if not encode_uuid(candidate).startswith("-"):

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: checks as Kafka does them, and the records that follow."""
+"""CreateTopics, DeleteTopics and CreatePartitions: the same checks as in Kafka, and the resulting records."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -14,8 +14,8 @@ from rookery.controller.decision import (
     ControllerResult,
     Steps,
     duplicates,
-    refusal,
-    take_steps,
+    error_outcome,
+    run_steps,
 )
 from rookery.controller.placement import can_lead, place
 from rookery.metadata.image import ClusterImage, TopicImage
@@ -44,8 +44,8 @@ from rookery.metadata.requests import (
 def decide_create_topics(
     image: ClusterImage, topics: Sequence[NewTopic], context: Context, *, validate_only: bool = False
 ) -> ControllerResult[list[CreatedTopic]]:
-    """One result per topic name; a name given twice is refused once."""
-    return take_steps(steps_to_create_topics(image, topics, context, validate_only=validate_only))
+    """Return one result per topic name; a name that appears twice gets one error."""
+    return run_steps(steps_to_create_topics(image, topics, context, validate_only=validate_only))
 
 
 def steps_to_create_topics(
@@ -65,7 +65,7 @@ def steps_to_create_topics(
             _check_name(image, topic.name, names_taken)
             new_records, results[topic.name] = _create_topic(image, topic, context, configs)
         except ApiError as error:
-            results[topic.name] = CreatedTopic(topic.name, refusal(error))
+            results[topic.name] = CreatedTopic(topic.name, error_outcome(error))
             continue
         records += new_records
         names_taken[_collision_key(topic.name)] = topic.name
@@ -77,8 +77,8 @@ def steps_to_create_topics(
 def decide_delete_topics(
     image: ClusterImage, topics: Sequence[tuple[TopicName | None, TopicId]], context: Context
 ) -> ControllerResult[list[DeletedTopic]]:
-    """Topics by name (with the zero id) or by id (without a name); duplicates are refused, as one item each."""
-    return take_steps(steps_to_delete_topics(image, topics, context))
+    """Delete topics by name (with the zero id) or by id (without a name); each duplicate gets one error."""
+    return run_steps(steps_to_delete_topics(image, topics, context))
 
 
 def steps_to_delete_topics(
@@ -102,7 +102,7 @@ def steps_to_delete_topics(
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named by its name and by its id.")
             result = chosen[topic.topic_id] = DeletedTopic(topic.name, topic.topic_id, OK)
         except ApiError as error:
-            result = DeletedTopic(name, topic_id, refusal(error))
+            result = DeletedTopic(name, topic_id, error_outcome(error))
         results[name, topic_id] = result
     return ControllerResult(tuple(RemoveTopicRecord(topic_id) for topic_id in chosen), list(results.values()))
 
@@ -110,7 +110,7 @@ def steps_to_delete_topics(
 def decide_create_partitions(
     image: ClusterImage, topics: Sequence[MorePartitions], context: Context, *, validate_only: bool = False
 ) -> ControllerResult[list[ChangedTopic]]:
-    return take_steps(steps_to_create_partitions(image, topics, context, validate_only=validate_only))
+    return run_steps(steps_to_create_partitions(image, topics, context, validate_only=validate_only))
 
 
 def steps_to_create_partitions(
@@ -127,7 +127,7 @@ def steps_to_create_partitions(
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             records += _add_partitions(image, topic, context)
         except ApiError as error:
-            outcome = refusal(error)
+            outcome = error_outcome(error)
         results[topic.name] = ChangedTopic(topic.name, outcome)
         if len(records) > RECORDS_PER_REQUEST_MAX:
             return ControllerResult((), [ChangedTopic(other.name, TOO_LARGE) for other in topics])
@@ -148,14 +148,14 @@ def _check_name(image: ClusterImage, name: TopicName, names_taken: Mapping[str, 
 
 
 def _collision_key(name: TopicName) -> str:
-    """Names that differ only in '.' and '_' would be one in metric names."""
+    """Return the same key for names that differ only in '.' and '_': in metric names they would be equal."""
     return name.replace(".", "_")
 
 
 class _TopicConfigs:
-    """What topics get from their configs: checked and described once for all topics of a request that have the same.
+    """Validates and describes topic configs, once for all topics of a request that have the same configs.
 
-    To describe one topic takes a third of a millisecond: thousands with the same configs would hold up the event loop.
+    A description takes a third of a millisecond: one per topic would block the event loop if there are thousands.
     """
 
     def __init__(self, broker: BrokerLayers) -> None:
@@ -163,7 +163,7 @@ class _TopicConfigs:
         self._described: dict[tuple[tuple[str, str], ...], tuple[ConfigEntry, ...]] = {}
 
     def describe(self, configs: Mapping[str, str]) -> tuple[ConfigEntry, ...]:
-        """ApiError if a value is not valid."""
+        """Return all config values of a topic; raises ApiError if one of `configs` is invalid."""
         key = tuple(configs.items())
         described = self._described.get(key)
         if described is None:
@@ -198,7 +198,7 @@ def _given_configs(topic: NewTopic) -> dict[str, str]:
 
 
 def _new_partitions(image: ClusterImage, topic: NewTopic, context: Context, broker: BrokerLayers) -> list[Replicas]:
-    """The replicas of each partition of a new topic."""
+    """Return the replicas of each partition of a new topic."""
     if topic.assignments:
         return _manual_partitions(image, topic)
     count, factor = topic.partition_count, topic.replication_factor

@@ -7,10 +7,10 @@ from rookery.metadata.records import BrokerFeature
 METADATA_VERSION: Final = "metadata.version"
 # Kafka's 4.0-IV0: the level whose record versions `metadata.records` writes.
 METADATA_VERSION_LEVEL: Final = 22
-# Level 1 has groups of the new protocol (KIP-848); level 0 is a cluster without them.
+# Level 1 allows groups of the new protocol (KIP-848); a cluster at level 0 has only classic groups.
 GROUP_VERSION: Final = "group.version"
 GROUP_VERSION_LEVEL: Final = 1
-# Level 2 gives each transaction its own epoch (KIP-890); level 1 writes flexible records to the transactions' log.
+# Level 2 gives each transaction its own epoch (KIP-890); level 1 writes flexible records to `__transaction_state`.
 TRANSACTION_VERSION: Final = "transaction.version"
 TRANSACTION_VERSION_LEVEL: Final = 2
 SUPPORTED_FEATURES: Final = (

@@ -1,11 +1,11 @@
-"""The names of the topics that brokers keep their own state in. Clients may read them, and only admin tools write."""
+"""The names of the topics in which brokers store their state. Clients may read them; only admin tools write to them."""
 
 from typing import Final
 
 from rookery.base.types import TopicName
 from rookery.storage.names import METADATA_PARTITION
 
-# The log of the quorum. It is no topic: no client reads or writes it, and no topic may have its name.
+# The log of the quorum. It is not a topic: no client reads or writes it, and no topic may have its name.
 METADATA_TOPIC: Final[TopicName] = METADATA_PARTITION.topic
 OFFSETS_TOPIC: Final[TopicName] = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final[TopicName] = "__transaction_state"

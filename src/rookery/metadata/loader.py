@@ -1,9 +1,9 @@
-"""From committed metadata records to images and deltas, in the order of the log. Every node has one loader.
+"""Builds images and deltas from committed metadata records, in the order of the log. Every node has one loader.
 
-The loader is pure. It holds the newest image that it built, which `publishing` makes visible: a loader is at most one
-change ahead of what the node's other parts see.
+The loader is pure. It holds the newest image that it built, and `publisher` makes it visible: the loader is at most one
+change ahead of the image that the other components of the node see.
 
-A start replays the whole log, which is one change of the empty cluster. Later changes are loaded one batch at a time.
+At start the whole log is replayed, as one change of the empty cluster. Later changes are loaded batch by batch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from rookery.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRec
 
 
 class Loaded(NamedTuple):
-    """A new image, and what changed in it."""
+    """A new image, and its differences from the one before."""
 
     image: ClusterImage
     delta: Delta
@@ -31,13 +31,13 @@ class MetadataLoader:
         self.removed_topics: Mapping[TopicId, TopicName] = {}
 
     def load(self, records: Iterable[MetadataRecord], *, last_offset: Offset) -> Loaded:
-        """Apply the records of one batch; `last_offset` is that of its last record."""
+        """Apply the records of one batch; `last_offset` is the offset of its last record."""
         loaded = Loaded(*self.image.apply(records, last_offset=last_offset))
         self.image = loaded.image
         return loaded
 
     def replay(self, batches: Iterable[tuple[Offset, Sequence[bytes]]]) -> Loaded:
-        """Apply all batches of a log as one change; a batch is the offset of its first record, and its records."""
+        """Apply all batches of a log as one change. A batch is its first offset and the values of its records."""
         records: list[MetadataRecord] = []
         last_offset = self.image.offset
         for base_offset, values in batches:

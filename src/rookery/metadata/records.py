@@ -1,8 +1,8 @@
-"""The records of the metadata log, byte for byte as Kafka 4 writes them, so that its tools read our log.
+"""The records of the metadata log, byte for byte as Kafka 4 writes them, so that Kafka's tools can read the log.
 
-A record's value is: frame version (1), api key, version, all unsigned varints, then the fields, then tagged fields.
-`docs/formats/metadata-log.md` has a worked example. Field meanings are Kafka's; what a record does to the cluster is in
-`image`.
+The value of a record is: frame version (1), api key and version as unsigned varints, then the fields, then the tagged
+fields. `docs/formats/metadata-log.md` has a worked example. The fields have the same meaning as in Kafka; `image` has
+the effect of each record on the cluster.
 """
 
 from typing import ClassVar, TypeAlias
@@ -19,7 +19,7 @@ _NODE_IDS = structures.array(structures.INT32)
 _UUIDS = structures.array(structures.UUID)
 
 SAME_LEADER: NodeId = -2
-# The directory of a replica of which the controller does not know where it lies (KIP-858).
+# Stands for a replica's directory that the controller does not know (KIP-858).
 UNASSIGNED_DIRECTORY = UUID(int=0)
 
 
@@ -135,7 +135,7 @@ class PartitionRecord:
 
 @value_class(kw_only=True)
 class PartitionChangeRecord:
-    """What is None, or `SAME_LEADER`, stays as it is."""
+    """A change of a partition. Fields that are None, or `SAME_LEADER`, keep their value."""
 
     API_KEY: ClassVar = 5
     SCHEMA: ClassVar = Schema(
@@ -165,7 +165,7 @@ class PartitionChangeRecord:
 
 @value_class
 class ConfigRecord:
-    """A value of None removes the key."""
+    """A config of a topic or broker. A value of None removes the key."""
 
     API_KEY: ClassVar = 4
     SCHEMA: ClassVar = Schema(
@@ -232,7 +232,11 @@ class ProducerIdsRecord:
 
 @value_class(kw_only=True)
 class BrokerRegistrationChangeRecord:
-    """`fenced`: 1 fences, -1 unfences, 0 leaves; `in_controlled_shutdown`: 1 begins, 0 leaves."""
+    """A change of a broker's registration.
+
+    `fenced`: 1 fences the broker, -1 unfences it, 0 changes nothing. `in_controlled_shutdown`: 1 begins the shutdown, 0
+    changes nothing.
+    """
 
     API_KEY: ClassVar = 17
     SCHEMA: ClassVar = Schema(
@@ -279,7 +283,7 @@ _TYPES_BY_KEY = {kind.API_KEY: kind for kind in RECORD_TYPES}
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    """The value of the log record that carries `record`."""
+    """Return the value of the log record for `record`."""
     out = bytearray((_FRAME_VERSION,))
     wire.write_varint(out, record.API_KEY)
     wire.write_varint(out, record.SCHEMA.version)
@@ -288,7 +292,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(data: Buffer) -> MetadataRecord:
-    """The record in a log record's value; CorruptionError if it is malformed or of a kind that is not known."""
+    """Decode the value of a log record; raises CorruptionError if it is malformed or of an unknown type."""
     try:
         frame_version, position = wire.read_varint(data, 0)
         api_key, position = wire.read_varint(data, position)
@@ -296,5 +300,5 @@ def decode_record(data: Buffer) -> MetadataRecord:
     except (ProtocolError, *wire.MALFORMED) as error:
         raise CorruptionError("a metadata record is cut off") from error
     if frame_version != _FRAME_VERSION or api_key not in _TYPES_BY_KEY:
-        raise CorruptionError(f"a metadata record of frame version {frame_version}, type {api_key} is not known")
+        raise CorruptionError(f"unknown metadata record: frame version {frame_version}, type {api_key}")
     return structures.decode(_TYPES_BY_KEY[api_key], data, position, version=version)

@@ -1,7 +1,7 @@
-"""Changes of the cluster as plain values: what brokers and coordinators ask of the active controller, and its results.
+"""Requests to the active controller and their results, as plain values.
 
-`ControllerRequests` is all that they see of the controller. They do not import it: it may run on another node.
-Each result has an `Outcome` per item of the request.
+Brokers and coordinators use the controller only through `ControllerRequests`. They do not import it, because it may run
+on another node. Each result has an `Outcome` per item of the request.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from rookery.base.values import value_class
 from rookery.metadata.image import ConfigResource
 from rookery.metadata.records import BrokerEndpoint
 
-# In the counts of a `NewTopic`: the broker's default.
+# In `NewTopic`: a count that stands for the broker's default.
 USE_DEFAULT: Final = -1
 
 Replicas = tuple[NodeId, ...]
 
 
 class Outcome(NamedTuple):
-    """Success, or the error code and message to answer for one item of a request."""
+    """Success, or the error code and message of the response, for one item of a request."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -60,7 +60,11 @@ class DeletedTopic(NamedTuple):
 
 @value_class
 class MorePartitions:
-    """One topic of a CreatePartitions request: the new total, and replicas for each new partition or None."""
+    """One topic of a CreatePartitions request.
+
+    `count` is the new number of partitions. `assignments` has the replicas of each new partition; if it is None, the
+    controller places them.
+    """
 
     name: TopicName
     count: int
@@ -80,7 +84,7 @@ class ConfigChange(NamedTuple):
 
 @value_class
 class ResourceChange:
-    """One resource of a request and the changes to it."""
+    """The changes to one resource of a request."""
 
     resource: ConfigResource
     changes: tuple[ConfigChange, ...]
@@ -92,7 +96,7 @@ class AlteredResource(NamedTuple):
 
 
 class FeatureUpdate(NamedTuple):
-    """`upgrade_type` is what the client sent, which may be no UpgradeType."""
+    """One feature of a request. `upgrade_type` is the number from the request: it may not be a valid UpgradeType."""
 
     name: str
     level: int
@@ -100,7 +104,7 @@ class FeatureUpdate(NamedTuple):
 
 
 class ProducerIdBlock(NamedTuple):
-    """The ids from `first` on, `size` of them."""
+    """The `size` producer ids from `first` on."""
 
     outcome: Outcome
     first: ProducerId = NO_PRODUCER_ID
@@ -109,7 +113,7 @@ class ProducerIdBlock(NamedTuple):
 
 @value_class(kw_only=True)
 class Registration:
-    """What a starting node says about itself; `clean` if its last stop was clean."""
+    """The registration of a node that starts; `clean` is whether its last shutdown was clean."""
 
     node_id: NodeId
     incarnation_id: UUID
@@ -120,10 +124,10 @@ class Registration:
 
 
 class ControllerRequests(Protocol):
-    """The active controller, as the rest of a node sees it.
+    """The interface of the active controller for the rest of a node.
 
-    A call returns when the change is committed and this node has published it. It is then in force: a created topic
-    can be written to.
+    A call returns when the change is committed and this node has published it. The change is then effective: a new
+    topic can be written to.
     """
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]: ...

@@ -12,7 +12,7 @@ from rookery.coordinators.group.service import GroupCoordinator
 from rookery.coordinators.txn.markers import MarkerWriter
 from rookery.coordinators.txn.service import TransactionCoordinator
 from rookery.metadata.internal_topics import OFFSETS_TOPIC
-from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.requests import ControllerRequests
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
@@ -24,11 +24,11 @@ class Coordination(NamedTuple):
     markers: MarkerWriter
     transactions: TransactionCoordinator
 
-    def start(self, metadata: MetadataPublishing) -> None:
+    def start(self, metadata: MetadataPublisher) -> None:
         """Load what this node leads, and follow the image; the replicas must have been added before."""
         for name, coordinator in (("groups", self.groups), ("transactions", self.transactions)):
             coordinator.start(metadata.image)
-            metadata.add(Publisher(name, coordinator.apply))
+            metadata.add(ImageListener(name, coordinator.apply))
 
     async def close(self) -> None:
         await self.transactions.close()
@@ -40,7 +40,7 @@ def build_coordination(
     *,
     node_id: NodeId,
     controller: ControllerRequests,
-    metadata: MetadataPublishing,
+    metadata: MetadataPublisher,
     replicas: ReplicaManager,
     pending: Pending,
     clock: Clock,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rookery.base.errors import CorruptionError, StartupError
 from rookery.base.files import Files
-from rookery.quorum.committed import CommittedNote, has_batches
+from rookery.quorum.committed import CommittedOffsetFile, has_batches
 from rookery.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     COMMITTED_FILE,
@@ -50,7 +50,7 @@ def explain_damage(damage: Damage, metadata_directory: Path) -> StartupError:
 
 def _find_trace(files: Files, log_directories: Sequence[Path], metadata_directory: Path) -> str | None:
     """What is only there if a node has served from these directories; all of it is written after the metadata log."""
-    if CommittedNote(files, metadata_directory).read() > 0:
+    if CommittedOffsetFile(files, metadata_directory).read() > 0:
         return str(metadata_directory / COMMITTED_FILE)
     for directory in log_directories:
         for name in files.list_directory(directory):

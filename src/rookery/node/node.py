@@ -34,7 +34,7 @@ from rookery.broker.schema_checks import SchemaChecks
 from rookery.controller.service import Controller
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
-from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import Registration
 from rookery.net.connection import Handler
@@ -100,7 +100,7 @@ class Node:
         self._listeners: list[tuple[ListenerAddress, Listener]] = []
         self._logs: LogManager | None = None
         self._quorum: QuorumDriver | None = None
-        self._metadata = MetadataPublishing(self._slices)
+        self._metadata = MetadataPublisher(self._slices)
         self._controller: Controller | None = None
         self._coordination: Coordination | None = None
         self._replicas: ReplicaManager | None = None
@@ -160,9 +160,9 @@ class Node:
         summary = await self._load_logs(logs)
         services.replicas.start(metadata.image, metadata.removed_topics)
         replicas = self._replicas = services.replicas
-        metadata.add(Publisher("settings", self._configure))
+        metadata.add(ImageListener("settings", self._configure))
         metadata.add(
-            Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.delete_removed_logs)
+            ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.delete_removed_logs)
         )
         await self._register(controller, identity, is_clean=summary.is_clean)
         # After the registration, which begins new leader epochs if the last stop was not clean: a shard is loaded again

@@ -16,7 +16,7 @@ from rookery.base.values import value_class
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage
 from rookery.metadata.records import NoOpRecord, RemoveTopicRecord, decode_record, encode_record
 from rookery.node.identity import META_FILE, release_directories
-from rookery.quorum.committed import CommittedNote
+from rookery.quorum.committed import CommittedOffsetFile
 from rookery.records.batch import read_header
 from rookery.records.record import Record, build_batch, decode_records
 from rookery.storage.checkpoints import (
@@ -136,7 +136,7 @@ class Repair:
 
     def _plan_metadata(self, log_directory: Path, rules: _MetadataRules) -> None:
         directory = log_directory / str(METADATA_PARTITION)
-        committed = CommittedNote(self._files, log_directory).read()
+        committed = CommittedOffsetFile(self._files, log_directory).read()
         plan = plan_log(self._files, directory, recovery_point=committed, rules=rules)
         if plan.problems:
             self.logs.append(LogRepair(log_directory, METADATA_PARTITION, plan, is_missing=False))
@@ -187,7 +187,7 @@ class Repair:
             execute_plan(self._files, log.plan, copies / str(log.partition))
             manifest.pop(log.partition, None)
             if log.partition == METADATA_PARTITION:
-                CommittedNote(self._files, log_directory).write_synced(log.plan.end_offset)
+                CommittedOffsetFile(self._files, log_directory).write_synced(log.plan.end_offset)
             for offsets in (points, high_watermarks):
                 if log.partition in offsets:
                     offsets[log.partition] = min(offsets[log.partition], log.plan.end_offset)

@@ -16,7 +16,7 @@ from rookery.base.types import TopicName
 from rookery.broker.schema_checks import KnownSchemas, NoSchemas
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs
-from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
 
 if TYPE_CHECKING:
     from rookery.node.registered_schemas import RegisteredSchemas
@@ -34,10 +34,10 @@ class SchemasOnDemand:
         self._registered: RegisteredSchemas | None = None
         self._is_settled = False
 
-    def start(self, metadata: MetadataPublishing) -> None:
+    def start(self, metadata: MetadataPublisher) -> None:
         """Follow the image from now on; the node must serve."""
         self._look_at(metadata.image, metadata.image.topics)
-        metadata.add(Publisher("schema checks", self._apply))
+        metadata.add(ImageListener("schema checks", self._apply))
 
     async def stop(self) -> None:
         self._is_settled = True

@@ -1,10 +1,10 @@
-"""What of the metadata log was committed, and the refusal to start where that is damaged.
+"""The committed end of the metadata log, and the check at start that the log is complete up to it.
 
-Up to where the log is committed is noted after every flush in a file beside its directory, not inside: it also tells
-that there was a log where the directory is gone. The note is not synced, which would double the cost of every change of
-metadata, but it never says too much, because the log was synced before. A note that is missing or older than the log
-only makes the check weaker: then a bad batch is damage if a good one follows it, for the log is written one batch at a
-time, each synced before the next.
+After every flush the committed offset is written to a file next to the log's directory, not inside: if the directory is
+lost, the file still shows that there was a log. The file is not synced, because that would double the cost of every
+metadata change. It never claims too much, because the log is synced before it is written. If it is missing or older
+than the log, the check is only weaker: a bad batch then counts as damage if a good one follows. That is sound because
+the log is written one batch at a time, and each batch is synced before the next.
 """
 
 from pathlib import Path
@@ -22,15 +22,15 @@ from rookery.storage.survey import BadRange, SegmentSurvey, ValidBatch, find_seg
 logger = structlog.get_logger(__name__)
 
 
-class CommittedNote:
-    """The file that says up to where the metadata log in `directory`, a log directory, is committed."""
+class CommittedOffsetFile:
+    """The file with the committed offset of the metadata log in `directory`, a log directory."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._path = directory / COMMITTED_FILE
 
     def read(self) -> Offset:
-        """0 if there is no note, or none that can be read."""
+        """Return the offset; 0 if the file is missing or cannot be read."""
         try:
             return read_offsets(self._files, self._path).get(METADATA_PARTITION, 0)
         except CorruptionError as error:
@@ -38,24 +38,29 @@ class CommittedNote:
             return 0
 
     def write(self, offset: Offset) -> None:
-        """A crash leaves the old note, the new one, or one that cannot be read."""
-        aside = self._path.with_name(self._path.name + TEMPORARY_SUFFIX)
-        self._files.write_file(aside, encode_offsets({METADATA_PARTITION: offset}))
-        self._files.rename(aside, self._path)
+        """Write the offset without syncing it. A crash leaves the old file, the new one, or an unreadable one."""
+        temporary = self._path.with_name(self._path.name + TEMPORARY_SUFFIX)
+        self._files.write_file(temporary, encode_offsets({METADATA_PARTITION: offset}))
+        self._files.rename(temporary, self._path)
 
     def write_synced(self, offset: Offset) -> None:
+        """Write the offset and sync it."""
         replace_file(self._files, self._path, encode_offsets({METADATA_PARTITION: offset}))
 
 
 def has_batches(files: Files, log_directory: Path) -> bool:
-    """Whether the metadata log below this log directory has a batch that can be read."""
+    """Return whether the metadata log in this log directory has a batch that can be read."""
     segments = find_segments(files, log_directory / str(METADATA_PARTITION))
     surveys = (SegmentSurvey(files, path, base_offset, limit=limit) for path, base_offset, limit in segments)
     return any(isinstance(part, ValidBatch) for survey in surveys for part in survey.parts())
 
 
 def check_committed(files: Files, log_directory: Path, committed: Offset) -> None:
-    """DamagedLogError if the metadata log does not have all that was committed; a torn end is none of that."""
+    """Raise DamagedLogError if a part of the metadata log that was committed is missing or damaged.
+
+    A torn end after the last committed batch is not damage: a crash during an append leaves one. Without this check,
+    recovery would truncate the log at the first bad batch and silently delete the committed metadata after it.
+    """
     directory = log_directory / str(METADATA_PARTITION)
     expected, bad = 0, None
     for path, base_offset, limit in find_segments(files, directory):
@@ -65,6 +70,7 @@ def check_committed(files: Files, log_directory: Path, committed: Offset) -> Non
             if isinstance(part, BadRange):
                 bad = bad or _damage(path, part.position, part.offset, committed, part.reason)
             elif bad is not None:
+                # A good batch after the bad one was written later, so the bad one had been synced and committed.
                 raise DamagedLogError(_damage(bad.path, bad.position, bad.offset, part.header.base_offset, bad.reason))
             else:
                 expected = part.header.last_offset + 1

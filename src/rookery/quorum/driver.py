@@ -22,7 +22,7 @@ from rookery.base.clock import Clock
 from rookery.base.files import Files, replace_file
 from rookery.base.types import LeaderEpoch, NodeId, Offset
 from rookery.quorum import events
-from rookery.quorum.committed import CommittedNote, check_committed
+from rookery.quorum.committed import CommittedOffsetFile, check_committed
 from rookery.quorum.core import QuorumCore
 from rookery.quorum.election_state import STATE_FILE, ElectionState, decode_election_state, encode_election_state
 from rookery.quorum.events import Effect
@@ -58,7 +58,7 @@ class QuorumDriver:
         *,
         files: Files,
         clock: Clock,
-        committed: CommittedNote,
+        committed: CommittedOffsetFile,
         on_commit: CommitListener | None = None,
         executor: Executor | None = None,
     ) -> None:
@@ -90,9 +90,9 @@ class QuorumDriver:
         DamagedLogError, with all files as they were, if something that was committed cannot be read.
         """
         directory = log_directory.path / str(METADATA_PARTITION)
-        note = CommittedNote(files, log_directory.path)
+        committed_file = CommittedOffsetFile(files, log_directory.path)
         try:
-            state, committed = _read_state(files, directory), note.read()
+            state, committed = _read_state(files, directory), committed_file.read()
             check_committed(files, log_directory.path, committed)
         except OSError as error:
             raise log_directory.fail(error) from error
@@ -106,7 +106,9 @@ class QuorumDriver:
             log_directory=log_directory,
         )
         core = _sole_voter(node_id, state, log)
-        driver = cls(core, log, files=files, clock=clock, committed=note, on_commit=on_commit, executor=executor)
+        driver = cls(
+            core, log, files=files, clock=clock, committed=committed_file, on_commit=on_commit, executor=executor
+        )
         driver._carry_out(core.start(driver._now_ms()))
         driver._log.flush()
         driver._note_committed(synced=True)

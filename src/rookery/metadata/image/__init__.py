@@ -1,6 +1,7 @@
 """The cluster as the metadata log describes it: an immutable image, changed only by applying records.
 
-One module for each kind of thing: what an image holds of it, and how records change it. `cluster` puts them together.
+Each kind of resource (topics, brokers, configs) has a module with its part of the image and with the code that applies
+records to it. `cluster` combines them.
 """
 
 from rookery.metadata.image.brokers import BrokerImage as BrokerImage

@@ -1,4 +1,4 @@
-"""Registered brokers."""
+"""The registered brokers of an image."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ BrokerImages: TypeAlias = Mapping[NodeId, BrokerImage]
 
 
 class BrokerChanges:
-    """The brokers of an image, changed by records."""
+    """Applies records to the brokers of an image."""
 
     def __init__(self, before: BrokerImages) -> None:
         self._before = before
@@ -71,7 +71,7 @@ class BrokerChanges:
         broker = self._changed[node_id] if node_id in self._changed else self._before.get(node_id)
         if broker is None or broker.broker_epoch != epoch:
             raise CorruptionError(
-                f"the metadata log has a record for node {node_id} in epoch {epoch}, which is not known"
+                f"the metadata log has a record for node {node_id} in epoch {epoch}, which is not registered"
             )
         return broker
 

@@ -1,8 +1,8 @@
-"""The whole cluster: an immutable image, and what a change of it changed.
+"""The image of the whole cluster, and the delta between two images.
 
-`ClusterImage.apply` returns a new image and its difference from the old one, so readers keep a consistent view for as
-long as they hold an image, and applying records one by one gives the same image as applying all at once. Mappings in an
-image are never changed after it was built; what did not change is shared with the image before.
+`ClusterImage.apply` returns a new image and its difference from the old one. A reader keeps a consistent view for as
+long as it holds an image, and applying records one by one gives the same image as applying all of them in one call. The
+mappings of an image never change after it was built; unchanged ones are shared with the image before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,14 @@ from rookery.metadata.records import MetadataRecord
 
 @value_class(kw_only=True)
 class Delta:
-    """What a call of `apply` changed, by comparing the image before with the image after.
+    """The differences between the images before and after a call of `apply`.
 
     A topic that was deleted and created again under its name is in both `deleted` and `created`, with its two ids.
     """
 
     created: tuple[TopicImage, ...]
     deleted: tuple[TopicImage, ...]
-    # Partitions of topics that were there before: new ones, and those with a new leader, epoch, ISR or replicas.
+    # The new partitions of existing topics, and those with a new leader, epoch, ISR or replicas.
     changed: Mapping[TopicId, frozenset[PartitionIndex]]
     configs: frozenset[ConfigResource]
     brokers: frozenset[NodeId]
@@ -44,10 +44,11 @@ class ClusterImage:
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict)
-    # Level 0 is a level like any other: the feature was switched off, and a restart must not raise it again.
+    # A feature at level 0 has an entry: it was switched off. Without the entry, the next registration of a broker would
+    # switch it on again.
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: ProducerId = 0
-    # Of the last record that is in this image; -1 if no record's offset was given.
+    # The offset of the last record in this image; -1 if no offset was given.
     offset: Offset = -1
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
@@ -55,15 +56,15 @@ class ClusterImage:
         return None if name is None else self.topics[name]
 
     def topic_config(self, name: TopicName) -> Mapping[str, str]:
-        """A topic's own settings, without what it gets from the broker."""
+        """Return the configs that were set for a topic, without the broker's defaults."""
         return self.configs.get(ConfigResource(ResourceType.TOPIC, name), {})
 
     def broker_config(self, node_id: NodeId) -> Mapping[str, str]:
-        """What was set at run time for one broker."""
+        """Return the configs that were set for one broker at run time."""
         return self.configs.get(ConfigResource(ResourceType.BROKER, str(node_id)), {})
 
     def broker_default_config(self) -> Mapping[str, str]:
-        """What was set at run time for all brokers."""
+        """Return the configs that were set for all brokers at run time."""
         return self.configs.get(ConfigResource(ResourceType.BROKER, ""), {})
 
     def feature_level(self, name: str) -> int:
@@ -75,7 +76,10 @@ class ClusterImage:
     def apply(
         self, changes: Iterable[MetadataRecord], *, last_offset: Offset | None = None
     ) -> tuple["ClusterImage", Delta]:
-        """CorruptionError for a record that cannot follow what came before: the log is not one of ours."""
+        """Return the image with the records applied, and the differences.
+
+        Raises CorruptionError for a record that contradicts the image: no controller writes such a log.
+        """
         pending = _Changes(self)
         for change in changes:
             pending.apply(change)
@@ -86,7 +90,7 @@ EMPTY_IMAGE = ClusterImage()
 
 
 class _Changes:
-    """Changes of an image by records: each kind of thing copies what it changes when it is first touched."""
+    """Applies records to an image. Each part of the image copies a mapping when a record first changes it."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -98,7 +102,7 @@ class _Changes:
 
     def apply(self, record: MetadataRecord) -> None:
         match record:
-            # The most frequent first.
+            # The most frequent records first.
             case records.PartitionChangeRecord():
                 self._topics.change_partition(record)
             case records.PartitionRecord():

@@ -1,4 +1,4 @@
-"""Configs that were set at run time, of topics and brokers."""
+"""The dynamic configs of an image: those that were set for topics and brokers at run time."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -7,7 +7,7 @@ from rookery.metadata.records import ConfigRecord
 
 
 class ConfigResource(NamedTuple):
-    """A topic's name, a broker's id as text, or the empty name for all brokers."""
+    """A resource with configs. `name` is a topic's name, a broker's id as text, or empty for all brokers."""
 
     type: int
     name: str
@@ -17,7 +17,7 @@ ConfigImages: TypeAlias = Mapping[ConfigResource, Mapping[str, str]]
 
 
 class ConfigChanges:
-    """The configs of an image, changed by records."""
+    """Applies records to the configs of an image."""
 
     def __init__(self, before: ConfigImages) -> None:
         self._before = before

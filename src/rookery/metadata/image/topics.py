@@ -1,4 +1,4 @@
-"""Topics and their partitions."""
+"""The topics of an image, and their partitions."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -52,11 +52,11 @@ _Partitions: TypeAlias = dict[PartitionIndex, PartitionImage]
 
 
 class TopicChanges:
-    """The topics of an image, changed by records."""
+    """Applies records to the topics of an image."""
 
     def __init__(self, before: TopicImages) -> None:
         self._before = before
-        # None stands for a topic that was removed.
+        # None for a topic that was removed.
         self._topics: dict[TopicId, TopicImage | None] = {}
         self._partitions: dict[TopicId, _Partitions] = {}
         self._new_names: dict[TopicName, TopicId] = {}
@@ -103,7 +103,7 @@ class TopicChanges:
         return TopicImages(topics, names)
 
     def differences(self, after: TopicImages) -> TopicDifferences:
-        """Compare with the image before; only what records touched can differ."""
+        """Compare with the image before. Only topics that a record has changed are looked at."""
         created, deleted = [], []
         changed: dict[TopicId, frozenset[PartitionIndex]] = {}
         for topic_id in self._touched():
@@ -141,7 +141,7 @@ class TopicChanges:
         return topic.topic_id if topic else None
 
     def _partitions_of(self, topic_id: TopicId) -> _Partitions:
-        # The records of one topic's partitions follow each other, and looking up an id is slow.
+        # Usually the records of one topic's partitions are consecutive, and the lookup of an id is slow.
         if topic_id is not self._latest_id:
             topic = self._existing(topic_id)
             if topic_id not in self._partitions:
@@ -165,7 +165,7 @@ def _new_partition(record: PartitionRecord) -> PartitionImage:
 
 
 def _changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Naming a leader, even the same one, begins a new leader epoch."""
+    """Return the partition after a change. A record with a leader, even the same one, begins a new leader epoch."""
     new_leader = record.leader != SAME_LEADER
     return PartitionImage(
         index=before.index,

@@ -1,4 +1,4 @@
-"""Loading and publishing: the same images by replay and batch by batch, in the order of the publishers."""
+"""The loader and the publisher: a replay and single batches give the same images; listeners are called in order."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import pytest
 from rookery.base.types import Offset
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
 from rookery.metadata.loader import MetadataLoader
-from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.records import (
     FeatureLevelRecord,
     MetadataRecord,
@@ -28,7 +28,7 @@ def partition(topic_id: UUID) -> PartitionRecord:
     )
 
 
-# Two batches of a log; offset 0 is the leader change, which is no metadata.
+# Two batches of a log; offset 0 is the leader change, which is not a metadata record.
 BATCHES: list[tuple[Offset, list[MetadataRecord]]] = [
     (1, [TopicRecord("a", A), partition(A), TopicRecord("b", B), partition(B)]),
     (5, [RemoveTopicRecord(A), FeatureLevelRecord("group.version", 1)]),
@@ -55,56 +55,56 @@ def test_a_replay_reports_removed_topics() -> None:
     delta = loader.replay(encoded()).delta
     assert loader.removed_topics == {A: "a"}
     assert [topic.name for topic in delta.created] == ["b"]
-    assert delta.deleted == (), "it never was in a published image"
+    assert delta.deleted == (), "it was never in a published image"
 
 
-class Witness:
-    """A publisher that notes its calls, and what was visible at each."""
+class RecordingListener:
+    """A listener that records its calls and checks which image was visible."""
 
-    def __init__(self, name: str, metadata: MetadataPublishing, calls: list[str]) -> None:
+    def __init__(self, name: str, metadata: MetadataPublisher, calls: list[str]) -> None:
         self._name, self._metadata, self._calls = name, metadata, calls
-        metadata.add(Publisher(name, self.publish, prepare=self.prepare, settle=self.settle))
+        metadata.add(ImageListener(name, self.apply, prepare=self.prepare, finish=self.finish))
 
     async def prepare(self, image: ClusterImage, _: Delta) -> None:
         assert self._metadata.image is not image, "not visible yet"
         await asyncio.sleep(0)
         self._calls.append(f"{self._name} prepares")
 
-    def publish(self, image: ClusterImage, _: Delta) -> None:
+    def apply(self, image: ClusterImage, _: Delta) -> None:
         assert self._metadata.image is image
-        self._calls.append(f"{self._name} publishes")
+        self._calls.append(f"{self._name} applies")
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         await asyncio.sleep(0)
-        self._calls.append(f"{self._name} settles")
+        self._calls.append(f"{self._name} finishes")
 
 
-def test_publishers_get_an_image_in_their_order() -> None:
-    metadata, calls = MetadataPublishing(), list[str]()
-    Witness("replicas", metadata, calls)
-    Witness("groups", metadata, calls)
-    metadata.add(Publisher("settings", lambda image, delta: calls.append("settings publishes")))
+def test_listeners_get_an_image_in_their_order() -> None:
+    metadata, calls = MetadataPublisher(), list[str]()
+    RecordingListener("replicas", metadata, calls)
+    RecordingListener("groups", metadata, calls)
+    metadata.add(ImageListener("settings", lambda image, delta: calls.append("settings applies")))
     asyncio.run(commit_all(metadata, encoded()[:1]))
     assert calls == [
         "replicas prepares",
         "groups prepares",
-        "replicas publishes",
-        "groups publishes",
-        "settings publishes",
-        "replicas settles",
-        "groups settles",
+        "replicas applies",
+        "groups applies",
+        "settings applies",
+        "replicas finishes",
+        "groups finishes",
     ]
-    assert metadata.publisher_names == ["replicas", "groups", "settings"]
+    assert metadata.listener_names == ["replicas", "groups", "settings"]
 
 
-async def commit_all(metadata: MetadataPublishing, batches: Sequence[tuple[Offset, Sequence[bytes]]]) -> None:
+async def commit_all(metadata: MetadataPublisher, batches: Sequence[tuple[Offset, Sequence[bytes]]]) -> None:
     for offset, values in batches:
         await metadata.commit(offset, values)
 
 
 def test_a_start_publishes_the_log_as_one_change() -> None:
-    metadata, deltas = MetadataPublishing(), list[Delta]()
-    metadata.add(Publisher("test", lambda _, delta: deltas.append(delta)))
+    metadata, deltas = MetadataPublisher(), list[Delta]()
+    metadata.add(ImageListener("test", lambda _, delta: deltas.append(delta)))
     assert metadata.image == EMPTY_IMAGE
     metadata.start(encoded())
     (delta,) = deltas
@@ -113,7 +113,7 @@ def test_a_start_publishes_the_log_as_one_change() -> None:
 
 
 def test_commits_continue_where_the_start_ended() -> None:
-    metadata, whole = MetadataPublishing(), MetadataPublishing()
+    metadata, whole = MetadataPublisher(), MetadataPublisher()
     first, second = encoded()
     metadata.start([first])
     asyncio.run(commit_all(metadata, [second]))
@@ -121,8 +121,8 @@ def test_commits_continue_where_the_start_ended() -> None:
     assert metadata.image == whole.image
 
 
-def test_a_name_belongs_to_one_publisher() -> None:
-    metadata = MetadataPublishing()
-    metadata.add(Publisher("replicas", lambda image, delta: None))
+def test_a_name_belongs_to_one_listener() -> None:
+    metadata = MetadataPublisher()
+    metadata.add(ImageListener("replicas", lambda image, delta: None))
     with pytest.raises(AssertionError, match="replicas was added twice"):
-        metadata.add(Publisher("replicas", lambda image, delta: None))
+        metadata.add(ImageListener("replicas", lambda image, delta: None))

@@ -1,0 +1,91 @@
+"""The cluster image of a node, and the components of the node that follow it.
+
+The quorum passes committed records to `MetadataPublisher.commit`, on every node, whether it is the active controller or
+not. The loader builds an image from them, and the listeners get it in the order in which they were added: replicas
+before coordinators, because a coordinator reads the log of a partition that must exist.
+
+A change of many partitions is published in slices. Records are decoded in slices, and listeners do the work that grows
+with the partitions before the image becomes visible (`prepare`) or after it (`finish`). Making it visible is one step:
+a request sees either the old image everywhere or the new one. `commit` calls must not overlap.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
+from rookery.base.slices import Slices
+from rookery.base.types import Offset, TopicId, TopicName
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.loader import Loaded, MetadataLoader
+from rookery.metadata.records import MetadataRecord, decode_record
+
+Apply: TypeAlias = Callable[[ClusterImage, Delta], None]
+Prepare: TypeAlias = Callable[[ClusterImage, Delta], Awaitable[None]]
+Finish: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class ImageListener(NamedTuple):
+    """A component of the node that follows the image.
+
+    `prepare` is awaited before an image becomes visible, for the work that can be done in advance. `apply` is called
+    when the image becomes visible, and must not block. `finish` is awaited after all listeners have the image, and
+    before `commit` returns.
+    """
+
+    name: str
+    apply: Apply
+    prepare: Prepare | None = None
+    finish: Finish | None = None
+
+
+class MetadataPublisher:
+    """Owns the image that this node uses."""
+
+    def __init__(self, slices: Slices | None = None) -> None:
+        self._loader = MetadataLoader()
+        self._slices = slices or Slices()
+        self._image = EMPTY_IMAGE
+        self._listeners: list[ImageListener] = []
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    @property
+    def removed_topics(self) -> Mapping[TopicId, TopicName]:
+        """The topics that the log had deleted when it was replayed by `start`."""
+        return self._loader.removed_topics
+
+    @property
+    def listener_names(self) -> list[str]:
+        return [listener.name for listener in self._listeners]
+
+    def add(self, listener: ImageListener) -> None:
+        """Publish every later image to `listener` as well, after the listeners that were added before it."""
+        assert listener.name not in self.listener_names, f"the listener {listener.name} was added twice"
+        self._listeners.append(listener)
+
+    def start(self, batches: Iterable[tuple[Offset, Sequence[bytes]]]) -> None:
+        """Replay a log. Listeners get it as one change of the empty cluster, without `prepare` and `finish`."""
+        self._make_visible(self._loader.replay(batches))
+
+    async def commit(self, base_offset: Offset, values: Sequence[bytes]) -> None:
+        """Load the records of a committed batch and publish the image; returns when all listeners have finished."""
+        records: list[MetadataRecord] = []
+        async for some in self._slices.of(values, METADATA_RECORDS_PER_SLICE):
+            records.extend(map(decode_record, some))
+        loaded = self._loader.load(records, last_offset=base_offset + len(values) - 1)
+        for listener in self._listeners:
+            if listener.prepare is not None:
+                await listener.prepare(*loaded)
+        self._make_visible(loaded)
+        for listener in self._listeners:
+            if listener.finish is not None:
+                await listener.finish()
+
+    def _make_visible(self, loaded: Loaded) -> None:
+        # No await in here: between two listeners a request would see the new image in one component and the old one in
+        # the next.
+        self._image = loaded.image
+        for listener in self._listeners:
+            listener.apply(*loaded)
