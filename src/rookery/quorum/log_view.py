@@ -1,8 +1,8 @@
 """What the quorum's core knows of the metadata log: offsets and epochs, no bytes. Pure.
 
-The shell appends and syncs; the core is notified when a sync has finished. Only synced offsets count for a majority, those
-of the leader itself included: with its unsynced end, a leader that loses power would come back without a record that it
-had declared committed.
+The shell appends and syncs; the core is notified when a sync has finished. Only synced offsets count for a majority,
+those of the leader itself included: with its unsynced end, a leader that loses power would come back without a record
+that it had declared committed.
 """
 
 from typing import Final, NamedTuple, TypeAlias
