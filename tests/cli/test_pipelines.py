@@ -1,4 +1,4 @@
-"""`rookery pipelines` without Spark: what it writes, reads and stops. tests/spark runs pipelines."""
+"""The commands of `rookery pipelines` that need no Spark; tests/spark runs pipelines."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def pipelines(directory: Path, *arguments: str, exit_code: int = 0) -> Result:
 
 
 @pytest.mark.parametrize("template", ["stream", "etl", "elt"])
-def test_starters_are_valid(tmp_path: Path, template: str) -> None:
+def test_templates_are_valid(tmp_path: Path, template: str) -> None:
     written = pipelines(tmp_path, "init", "my-views", "--template", template, "--directory", str(tmp_path / "new"))
     path = tmp_path / "new" / "my-views.yaml"
     assert written.stdout == f"wrote {path}\n"
@@ -56,39 +56,39 @@ def test_starters_are_valid(tmp_path: Path, template: str) -> None:
     assert "PIPELINE_NAME" not in path.read_text()
 
 
-def test_a_starter_overwrites_nothing(tmp_path: Path) -> None:
+def test_init_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("precious")
     refused = pipelines(tmp_path, "init", "mine", "--directory", str(tmp_path), exit_code=1)
-    assert "there is a file" in refused.stderr
+    assert "already exists" in refused.stderr
     assert (tmp_path / "mine.yaml").read_text() == "precious"
 
 
-def test_a_starter_needs_a_name_and_a_place(tmp_path: Path) -> None:
+def test_init_needs_a_valid_name_and_a_writable_directory(tmp_path: Path) -> None:
     for name in ("../views", "Views", "a b", ""):
         refused = pipelines(tmp_path, "init", name, "--directory", str(tmp_path), exit_code=1)
-        assert f"the name {name} must be of lower-case letters" in refused.stderr
+        assert f"the name {name} must begin with a lower-case letter or a digit" in refused.stderr
     (tmp_path / "file").write_text("")
     refused = pipelines(tmp_path, "init", "views", "--directory", str(tmp_path / "file" / "below"), exit_code=1)
     assert "cannot be written: Not a directory" in refused.stderr
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes("name: x\n# f\u00fcr\n".encode("latin-1"))
-    told = pipelines(tmp_path, "validate", str(path), "--offline", exit_code=1)
-    assert told.stderr == f"{path}:2: this is no UTF-8\n"
+    result = pipelines(tmp_path, "validate", str(path), "--offline", exit_code=1)
+    assert result.stderr == f"{path}:2: the file is not valid UTF-8\n"
 
 
-def test_problems_are_told_with_their_lines(tmp_path: Path) -> None:
+def test_problems_are_reported_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("name: wrong\nsuorces: {}\n")
     expected = [
-        (1, "the pipeline needs sources"),
-        (1, "the pipeline needs sinks"),
-        (2, "the pipeline has no suorces: did you mean sources?"),
+        (1, "the pipeline needs at least one source"),
+        (1, "the pipeline needs at least one sink"),
+        (2, "the pipeline has no key suorces: did you mean sources?"),
     ]
-    told = pipelines(tmp_path, "validate", str(path), "--offline", exit_code=1)
-    assert told.stderr.splitlines() == [f"{path}:{line}: {message}" for line, message in expected]
+    result = pipelines(tmp_path, "validate", str(path), "--offline", exit_code=1)
+    assert result.stderr.splitlines() == [f"{path}:{line}: {message}" for line, message in expected]
     read = json.loads(pipelines(tmp_path, "validate", str(path), "--offline", "--json", exit_code=1).stdout)
     assert read["valid"] is False
     assert [(row["line"], row["message"]) for row in read["problems"]] == expected
@@ -116,12 +116,12 @@ def test_a_pipeline_that_was_killed_is_cleaned_up(tmp_path: Path, holder: "subpr
     assert pipelines(tmp_path, "list").stdout.splitlines()[1].split()[:3] == ["views", "killed", "-"]
     title, _, flow = pipelines(tmp_path, "status", "views").stdout.splitlines()
     assert title.startswith(f"views: killed, process {holder.pid} is gone, last seen ")
-    assert flow.split()[:2] == ["out", "killed"], "its flows do not run either"
+    assert flow.split()[:2] == ["out", "killed"], "its flows are killed, too"
     read = json.loads(pipelines(tmp_path, "status", "views", "--json").stdout)
     assert (read["state"], read["alive"], read["flows"][0]["state"]) == ("killed", False, "killed")
-    assert "does not run any more" in pipelines(tmp_path, "stop", "views").stdout
+    assert "is not running" in pipelines(tmp_path, "stop", "views").stdout
     unknown = pipelines(tmp_path, "stop", "views", exit_code=1)
-    assert unknown.stderr == "error: no pipeline views runs on this machine; running: none\n"
+    assert unknown.stderr == "error: no pipeline views is running on this machine; running pipelines: none\n"
 
 
 def test_records_that_two_flows_read_are_counted_once(tmp_path: Path) -> None:
@@ -151,15 +151,15 @@ def running_pipeline(flows: tuple[Figures, ...]) -> RunningPipeline:
     )
 
 
-def test_a_second_one_of_the_same_name_is_refused(tmp_path: Path) -> None:
+def test_a_second_pipeline_of_the_same_name_is_refused(tmp_path: Path) -> None:
     pipelines(tmp_path, "init", "views", "--directory", str(tmp_path))
     with StateDirectory(tmp_path).running("views") as write:
         write(running_pipeline((Figures(flow="out", state="restarting"),)))
         assert "failing" in pipelines(tmp_path, "list").stdout
-        assert "runs already" in pipelines(tmp_path, "run", str(tmp_path / "views.yaml"), exit_code=1).stderr
+        assert "is already running" in pipelines(tmp_path, "run", str(tmp_path / "views.yaml"), exit_code=1).stderr
 
 
-# The program of the command, on a machine where nothing of the extra is installed.
+# Runs the command as if no package of the extra were installed.
 WITHOUT_EXTRA = """
 import sys
 sys.modules.update(dict.fromkeys(["pandas", "psycopg", "pyarrow", "pyspark", "yaml"]))
@@ -169,7 +169,7 @@ main()
 
 
 @pytest.mark.parametrize("arguments", [("init", "views"), ("run", "views.yaml"), ("validate", "views.yaml")])
-def test_a_missing_extra_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_missing_extra_is_reported_in_one_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     (tmp_path / "views.yaml").write_text("name: views\n")
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRA, "pipelines", *arguments], cwd=tmp_path, capture_output=True, text=True

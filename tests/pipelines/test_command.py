@@ -1,4 +1,4 @@
-"""The command itself, with a JVM of its own: what a user sees of a flow that PostgreSQL's server refuses."""
+"""`rookery pipelines run` in its own process and JVM: what the user sees if PostgreSQL refuses a row."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.postgres import running_postgres
 
-# Takes a JVM, and is slow where the machine is.
+# Starts a JVM, which takes long on a slow machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 PIPELINE = """\
@@ -24,8 +24,8 @@ sinks:
 """
 
 
-def test_a_refused_row_is_one_sentence_and_the_name_of_a_log(tmp_path: Path) -> None:
-    """Without restarts, tracebacks, Spark's plan, or what Java's launcher has to say."""
+def test_a_refused_row_is_reported_in_one_sentence_with_the_path_of_the_log(tmp_path: Path) -> None:
+    """The output has no restarts, no tracebacks, no plan of Spark, and no lines of Java's launcher."""
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "1.json").write_text('{"id": 7, "price": -5}\n')
     with running_postgres() as postgres:
@@ -48,4 +48,4 @@ def test_a_refused_row_is_one_sentence_and_the_name_of_a_log(tmp_path: Path) -> 
     assert ran.returncode == 1
     assert ran.stderr == f"error: flow out failed: {sentence}\nSpark's own log is {log}\n"
     assert ran.stdout.splitlines() == ["out: starting", f"out: failed, {sentence}"]
-    assert "CheckViolation" in log.read_text(), "the traceback is there, for whom it helps"
+    assert "CheckViolation" in log.read_text(), "the log has the traceback"

@@ -1,4 +1,4 @@
-"""Parts of a file that do not fit each other."""
+"""Checks that the parts of a file fit each other."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -12,7 +12,7 @@ from rookery.pipelines.spec import PipelineError
 def problems(text: str) -> list[str]:
     with pytest.raises(PipelineError) as caught:
         parse_pipeline(dedent(text), Path("p.yaml"), {})
-    return [f"{problem.place.line}: {problem.message}" for problem in caught.value.problems]
+    return [f"{problem.location.line}: {problem.message}" for problem in caught.value.problems]
 
 
 def test_keys_of_the_platform() -> None:
@@ -23,9 +23,9 @@ def test_keys_of_the_platform() -> None:
         sinks: [{console: true, from: ticks}]
         """
     assert problems(text) == [
-        "2: platform has no sasl.mechanisim: did you mean sasl.mechanism?",
-        "2: platform has no schema.registry.ulr: did you mean schema.registry.url?",
-        "2: platform has no colour: its keys are those of the clients, and schema.registry.*",
+        "2: platform has no key sasl.mechanisim: did you mean sasl.mechanism?",
+        "2: platform has no key schema.registry.ulr: did you mean schema.registry.url?",
+        "2: platform has no key colour: use settings of the clients, and schema.registry.*",
     ]
 
 
@@ -52,7 +52,7 @@ def test_values_of_the_platform() -> None:
     ]
 
 
-def test_values_of_the_platform_that_do_not_go_together() -> None:
+def test_values_of_the_platform_that_contradict_each_other() -> None:
     text = """\
         name: x
         platform: {bootstrap.servers: "h:1", delivery.timeout.ms: 5, security.protocol: SASL_SSL, sasl.mechanism: PLAIN}
@@ -65,14 +65,14 @@ def test_values_of_the_platform_that_do_not_go_together() -> None:
     assert problems(
         """\
         name: x
-        platform: {schema.registry.url: "http://h", schema.registry.basic.auth.user.info: somebody}
+        platform: {schema.registry.url: "http://h", schema.registry.basic.auth.user.info: ann}
         sources: {ticks: {generator: {}}}
         sinks: [{console: true, from: ticks}]
         """
     ) == ["2: schema.registry.basic.auth.user.info must be user:password"]
 
 
-def test_names_that_no_topic_can_have() -> None:
+def test_invalid_topic_names() -> None:
     text = """\
         name: x
         platform: {bootstrap.servers: "localhost:9092"}
@@ -83,15 +83,15 @@ def test_names_that_no_topic_can_have() -> None:
         sinks:
           - {name: out, topic: "..", from: events}
         """
-    signs = "has characters other than ASCII letters, digits, '.', '_' and '-'"
+    reason = "has characters other than ASCII letters, digits, '.', '_' and '-'"
     assert problems(text) == [
-        f"4: Topic name is invalid: 'a/b' {signs}",
-        f"6: Topic name is invalid: 'bad topic!' {signs}",
+        f"4: Topic name is invalid: 'a/b' {reason}",
+        f"6: Topic name is invalid: 'bad topic!' {reason}",
         "8: Topic name is invalid: '..' is not allowed",
     ]
 
 
-def test_kinds_that_are_misspelled() -> None:
+def test_misspelled_kinds() -> None:
     text = """\
         name: x
         sources:
@@ -104,15 +104,17 @@ def test_kinds_that_are_misspelled() -> None:
           - {topik: out, from: tocks}
         """
     assert problems(text) == [
-        "4: source users has no topik: did you mean topic?",
-        "6: transform ticks has no stepps: did you mean steps?",
-        "6: ticks is the name of something else above",
-        "8: there is nothing named ticcks above: did you mean ticks?",
-        "9: sink 2 has no topik: did you mean topic?",
-        "9: there is nothing named tocks above: did you mean ticks?",
+        "4: source users has no key topik: did you mean topic?",
+        "6: transform ticks has no key stepps: did you mean steps?",
+        "6: the name ticks is already used above: give the transform another name",
+        "8: no source or transform above is named ticcks: did you mean ticks?",
+        "9: sink 2 has no key topik: did you mean topic?",
+        "9: no source or transform above is named tocks: did you mean ticks?",
     ]
     far = text.replace("ticcks", "qqqq")
-    assert "8: there is nothing named qqqq above: known are ticks" in problems(far), "each name is told once"
+    assert "8: no source or transform above is named qqqq: use one of ticks" in problems(far), (
+        "each name is listed once"
+    )
 
 
 def test_empty_lists() -> None:
@@ -129,11 +131,11 @@ def test_empty_lists() -> None:
         "3: topic of source events is an empty list",
         "5: from of transform a is an empty list",
         "6: keys of deduplicate of transform b is an empty list",
-        "7: the pipeline needs sinks",
+        "7: the pipeline needs at least one sink",
     ]
     assert problems("name: x\nsources: {}\nsinks: []") == [
-        "2: the pipeline needs sources",
-        "3: the pipeline needs sinks",
+        "2: the pipeline needs at least one source",
+        "3: the pipeline needs at least one sink",
     ]
 
 
@@ -155,15 +157,15 @@ def test_names_paths_and_loops() -> None:
         """
     path = Path("out").absolute()
     assert problems(text) == [
-        "6: the dead letters of events go to events, which it reads",
-        "9: Ticks and ticks differ in case only: SQL and file systems take them for the same",
-        "11: sink loop writes to events, which its own rows come from",
-        "13: One and one differ in case only: SQL and file systems take them for the same",
-        f"13: sink one writes to {path} already: Spark would lose rows of one of them",
+        "6: the dead letters of events go to events, which events reads: change dead_letters",
+        "9: Ticks and ticks differ only in case: rename one, since SQL and some file systems ignore case",
+        "11: sink loop writes to events, from which its own rows are read",
+        "13: One and one differ only in case: rename one, since SQL and some file systems ignore case",
+        f"13: sink one also writes to {path}: change the path, or Spark would lose rows of one",
     ]
 
 
-def test_a_topic_for_dead_letters_needs_dead_letters() -> None:
+def test_a_topic_of_dead_letters_needs_on_error_dead_letter() -> None:
     text = """\
         name: x
         dead_letters: {topic: lost}
@@ -173,7 +175,7 @@ def test_a_topic_for_dead_letters_needs_dead_letters() -> None:
     assert problems(text) == ["2: dead_letters needs on_error: dead-letter"]
 
 
-def test_rows_that_tables_refuse_need_a_topic_of_their_own() -> None:
+def test_refused_rows_need_a_topic_that_the_sink_does_not_read() -> None:
     text = """\
         name: x
         on_error: dead-letter
@@ -188,7 +190,7 @@ def test_rows_that_tables_refuse_need_a_topic_of_their_own() -> None:
         "4: platform needs bootstrap.servers: on_error dead-letter writes rows that a table refuses to a topic"
     ]
     loop = text.replace("$SOURCE", "topic: lost").replace("$PLATFORM", 'bootstrap.servers: "localhost:9092"')
-    assert problems(loop) == ["7: rows that t refuses go to lost, which its own rows come from"]
+    assert problems(loop) == ["7: rows that t refuses go to lost, from which its own rows are read"]
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
@@ -200,20 +202,20 @@ def test_formats_with_schemas_need_a_registry(part: str) -> None:
         sinks: [{{topic: out, from: events, {part}_format: protobuf}}]
         """
     assert problems(text) == [
-        "3: platform needs schema.registry.url: events is avro",
-        "4: platform needs schema.registry.url: out is protobuf",
+        "3: platform needs schema.registry.url, since events has the format avro",
+        "4: platform needs schema.registry.url, since out has the format protobuf",
     ]
 
 
 @pytest.mark.parametrize("sql", ["SELECT 1\n    FROM x", '"SELECT 1\n    FROM x"', ">\n    SELECT 1\n    FROM x"])
-def test_sql_whose_lines_yaml_joins_is_refused(sql: str) -> None:
+def test_sql_of_several_lines_must_be_a_block(sql: str) -> None:
     text = f"name: x\nsources: {{t: {{generator: {{}}}}}}\ntransforms:\n- name: a\n  sql: {sql}\n"
     assert problems(text + "sinks: [{console: true, from: a}]") == [
-        "5: sql of transform a has several lines: write it below a |, so that errors can name the line"
+        "5: sql of transform a has several lines: write it as a block after |, so that errors can name the line"
     ]
 
 
-def test_settings_of_a_sink_count_together_with_those_of_the_platform() -> None:
+def test_settings_of_a_sink_are_checked_together_with_those_of_the_platform() -> None:
     text = """\
         name: x
         platform: {bootstrap.servers: "localhost:9092", delivery.timeout.ms: 20000}

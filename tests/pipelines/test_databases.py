@@ -1,4 +1,4 @@
-"""What `validate` finds out about databases, without a JVM, on a real server."""
+"""The checks of `validate` against a real PostgreSQL server, without a JVM."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def owner(postgres: Postgres) -> Iterator[psycopg.Connection]:
-    """Takes back what it granted."""
+    """A connection of the tables' owner; grants are revoked after the test."""
     with psycopg.connect(postgres.dsn, autocommit=True) as connection:
         yield connection
         connection.execute(f"REVOKE ALL ON SCHEMA shop FROM {USER}")
@@ -55,7 +55,7 @@ def text_of(dsn: str, table: str, more: str = "") -> str:
 def problems(dsn: str, table: str, more: str = "") -> list[str]:
     pipeline = parse_pipeline(text_of(dsn, table, more), Path("p.yaml"), {})
     found = list(check_databases(pipeline))
-    assert all(problem.place.line == 4 for problem in found)
+    assert all(problem.location.line == 4 for problem in found)
     return [problem.message for problem in found]
 
 
@@ -65,12 +65,12 @@ def test_a_missing_schema(postgres: Postgres) -> None:
     ]
 
 
-def test_a_table_that_can_be_made_is_no_problem(postgres: Postgres) -> None:
+def test_a_table_that_the_sink_can_create_is_no_problem(postgres: Postgres) -> None:
     assert problems(postgres.dsn, "shop.new") == []
     assert problems(postgres.dsn, "new", ", key: [value], delete_when: value > 1") == []
 
 
-def test_rights_are_asked_for_one_after_the_other(postgres: Postgres, owner: psycopg.Connection) -> None:
+def test_missing_rights_are_reported_until_all_are_granted(postgres: Postgres, owner: psycopg.Connection) -> None:
     dsn = clerk(postgres)
     assert problems(dsn, "shop.orders") == [
         "table shop.orders: user clerk may not use the schema shop: GRANT USAGE ON SCHEMA shop TO clerk"
@@ -106,7 +106,7 @@ def test_rights_to_single_columns(postgres: Postgres, owner: psycopg.Connection)
     assert column_problems(clerk(postgres), "shop.orders", ["id"], []) == []
 
 
-def test_sources_are_read(postgres: Postgres) -> None:
+def test_tables_and_queries_of_sources_must_be_readable(postgres: Postgres) -> None:
     text = f"""\
         name: load
         sources:
@@ -117,24 +117,24 @@ def test_sources_are_read(postgres: Postgres) -> None:
         sinks: [{{console: true, from: ticks}}]
         """
     found = list(check_databases(parse_pipeline(dedent(text), Path("p.yaml"), {})))
-    assert [problem.place.line for problem in found] == [3, 5]
+    assert [problem.location.line for problem in found] == [3, 5]
     assert 'relation "shop.gone" does not exist' in found[0].message
     assert "permission denied for schema shop" in found[1].message
 
 
-def test_a_server_that_does_not_answer(postgres: Postgres) -> None:
+def test_a_server_that_does_not_respond(postgres: Postgres) -> None:
     (found,) = problems("postgresql://u:secret@127.0.0.1:1/d", "orders")
     assert "connection" in found
     assert "secret" not in found
 
 
 @pytest.mark.parametrize("command", ["validate", "run"])
-def test_no_jvm_is_started_for_what_the_server_tells(postgres: Postgres, tmp_path: Path, command: str) -> None:
-    """There is no Java at all: Spark's part would fail."""
+def test_problems_of_the_server_are_reported_without_a_jvm(postgres: Postgres, tmp_path: Path, command: str) -> None:
+    """JAVA_HOME has no Java: the command would fail if it started a JVM."""
     path = tmp_path / "load.yaml"
     path.write_text(text_of(postgres.dsn, "shpo.orders"))
     runner = CliRunner(env={"ROOKERY_STATE_DIR": str(tmp_path), "JAVA_HOME": str(tmp_path)})
-    told = runner.invoke(app, ["pipelines", command, str(path)])
-    assert told.exit_code == 1
-    assert f"{path}:4: table shpo.orders: there is no schema shpo" in told.stderr
-    assert "Java" not in told.stderr
+    result = runner.invoke(app, ["pipelines", command, str(path)])
+    assert result.exit_code == 1
+    assert f"{path}:4: table shpo.orders: there is no schema shpo" in result.stderr
+    assert "Java" not in result.stderr

@@ -1,6 +1,6 @@
-"""How old the first unread record is, asked of a real broker.
+"""Lag lookups at a real broker.
 
-The look-up's time stands still: if it waited for something that does not come, it would wait for ever.
+The clock of the lookup stands still: a lookup that waits for something that never comes would wait forever.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from rookery.pipelines.lag import LagLookup
 from rookery.testing.embedded import EmbeddedBroker
 from tests.support.waiting import expect
 
-OFTEN = 4
-# Old timestamps: retention would take the records when the broker, which many tests share, has run for five minutes.
-KEEP = {"retention.ms": "-1"}
+REPEATS = 4
+# The records have old timestamps: retention would delete them when the shared broker has run for five minutes.
+NO_RETENTION = {"retention.ms": "-1"}
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def lags(broker: EmbeddedBroker) -> Iterator[LagLookup]:
 
 
 def produce(broker: EmbeddedBroker, topic: str, times_ms: dict[int, list[int]], **config: str) -> None:
-    """Timestamps by partition."""
+    """Produce a record for each timestamp; `times_ms` has timestamps by partition."""
     with Producer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers, **config}) as producer:
         if "transactional.id" in config:
             producer.init_transactions()
@@ -38,24 +38,24 @@ def produce(broker: EmbeddedBroker, topic: str, times_ms: dict[int, list[int]], 
             producer.commit_transaction()
 
 
-def test_it_is_told_again_and_again(lags: LagLookup, broker: EmbeddedBroker, topic: str) -> None:
-    broker.create_topic(topic, partitions=2, config=KEEP)
+def test_lookups_can_be_repeated(lags: LagLookup, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, partitions=2, config=NO_RETENTION)
     produce(broker, topic, {0: [1000, 2000, 3000], 1: [1500, 2500]})
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
     ends = {one: 3, two: 2}
     expect(lambda: lags.end_offsets(ends), ends)
-    for _ in range(OFTEN):
+    for _ in range(REPEATS):
         assert lags.oldest_ms({one: 0, two: 0}, ends) == 1000
         assert lags.oldest_ms({one: 1, two: 0}, ends) == 1500
         assert lags.oldest_ms({one: 2}, ends) == 3000
 
 
-def test_marks_of_transactions_are_not_waited_for(lags: LagLookup, broker: EmbeddedBroker, topic: str) -> None:
-    """They have offsets, and are no records."""
-    broker.create_topic(topic, config=KEEP)
+def test_a_lookup_does_not_wait_for_transaction_markers(lags: LagLookup, broker: EmbeddedBroker, topic: str) -> None:
+    """Markers have offsets, but are no records."""
+    broker.create_topic(topic, config=NO_RETENTION)
     produce(broker, topic, {0: [1000]}, **{"transactional.id": topic})
     tp = TopicPartition(topic, 0)
     ends = {tp: 2}
     expect(lambda: lags.end_offsets(ends), ends)
-    for _ in range(OFTEN):
+    for _ in range(REPEATS):
         assert lags.oldest_ms({tp: 1}, ends) is None

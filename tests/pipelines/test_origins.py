@@ -5,12 +5,12 @@ import pytest
 
 from rookery.pipelines.origins import (
     dead_letter_origins,
-    keeps_bytes,
+    dead_letter_sinks,
+    dead_letter_sources,
     needed_by,
+    needs_raw_bytes,
     record_source,
-    refused_topic,
-    refusing_sinks,
-    roots,
+    sink_dead_letter_topic,
 )
 from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.platform import written_topics
@@ -44,27 +44,27 @@ def pipeline() -> Pipeline:
     return parse_pipeline(TEXT, Path("x.yaml"), {})
 
 
-def test_what_a_relation_needs(pipeline: Pipeline) -> None:
+def test_relations_that_a_relation_reads(pipeline: Pipeline) -> None:
     assert needed_by(pipeline, "again") == {"again", "joined", "events", "users"}
     assert needed_by(pipeline, "typed") == {"typed", "plain", "raw"}
 
 
 def test_origins_of_dead_letters_do_not_depend_on_the_order_of_the_file(pipeline: Pipeline) -> None:
-    """A checkpoint knows sources by their places: sinks and the order of the file must not move them."""
+    """A checkpoint identifies origins by position: neither sinks nor the order of the file may change it."""
     origins = dead_letter_origins(pipeline)
     assert origins == ("clicks", "events", "typed", "users")
-    turned = replace(
+    reordered = replace(
         pipeline, sources=dict(reversed(list(pipeline.sources.items()))), sinks=tuple(reversed(pipeline.sinks[1:]))
     )
-    assert dead_letter_origins(turned) == origins
+    assert dead_letter_origins(reordered) == origins
 
 
-def test_only_steps_that_can_fail_need_the_bytes(pipeline: Pipeline) -> None:
-    assert [name for name in pipeline.sources if keeps_bytes(pipeline, name, "files")] == ["raw"]
-    assert roots(pipeline, ("events", "typed")) == ("events", "raw")
+def test_only_sources_of_steps_that_can_fail_need_raw_bytes(pipeline: Pipeline) -> None:
+    assert [name for name in pipeline.sources if needs_raw_bytes(pipeline, name, "files")] == ["raw"]
+    assert dead_letter_sources(pipeline) == ("clicks", "events", "raw", "users")
 
 
-def test_refused_rows_are_records_until_sql_makes_something_of_them() -> None:
+def test_refused_rows_belong_to_records_unless_sql_made_them() -> None:
     text = TEXT.replace(
         "sinks:",
         """\
@@ -74,22 +74,22 @@ sinks:
   - {postgres: "host=x", table: sums, from: joined}""",
     )
     pipeline = parse_pipeline(text, Path("x.yaml"), {})
-    records, sums = refusing_sinks(pipeline)
-    assert (record_source(pipeline, records), refused_topic(pipeline, records)) == ("raw", None)
-    assert (record_source(pipeline, sums), refused_topic(pipeline, sums)) == (None, "x.sums.dlq")
+    records, sums = dead_letter_sinks(pipeline)
+    assert (record_source(pipeline, records), sink_dead_letter_topic(pipeline, records)) == ("raw", None)
+    assert (record_source(pipeline, sums), sink_dead_letter_topic(pipeline, sums)) == (None, "x.sums.dlq")
     alone = parse_pipeline(text.replace("[{cast: {id: int}}]", "[{drop: [id]}]"), Path("x.yaml"), {})
-    kept = {flow: [name for name in alone.sources if keeps_bytes(alone, name, flow)] for flow in ("plain", "sums")}
+    kept = {flow: [name for name in alone.sources if needs_raw_bytes(alone, name, flow)] for flow in ("plain", "sums")}
     assert kept == {"plain": ["raw"], "sums": []}
     assert written_topics(alone).keys() >= {"raw.dlq", "x.sums.dlq"}
-    assert refusing_sinks(replace(pipeline, on_error="null")) == ()
+    assert dead_letter_sinks(replace(pipeline, on_error="null")) == ()
 
 
-def test_topics_that_may_have_to_be_made(pipeline: Pipeline) -> None:
+def test_topics_that_the_pipeline_may_create(pipeline: Pipeline) -> None:
     letters = dict.fromkeys(["events.dlq", "clicks.dlq", "users.dlq", "raw.dlq"])
     assert written_topics(pipeline) == {"out": 2, "more": None, "typed": None, **letters}
 
 
-def test_dead_letters_with_a_topic_of_their_own() -> None:
+def test_dead_letters_with_a_configured_topic() -> None:
     text = TEXT.replace("on_error: dead-letter", "on_error: dead-letter\ndead_letters: {topic: lost}")
     assert written_topics(parse_pipeline(text, Path("x.yaml"), {})) == {
         "out": 2,

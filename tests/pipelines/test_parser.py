@@ -17,11 +17,11 @@ from rookery.pipelines.spec import (
     Flatten,
     GeneratorSource,
     JdbcSource,
+    Location,
     Mask,
     ParquetSink,
     Pipeline,
     PipelineError,
-    Place,
     PostgresSink,
     PostgresSource,
     PythonTransform,
@@ -37,7 +37,7 @@ from rookery.pipelines.spec import (
 )
 
 FILE = Path("dir/pipeline.yaml")
-PLACES = "dir/pipeline.yaml"
+FILE_NAME = "dir/pipeline.yaml"
 
 EVERYTHING = """\
 name: page-views
@@ -92,17 +92,17 @@ def parse(text: str, **environment: str) -> Pipeline:
 
 
 def problems(text: str) -> list[str]:
-    """Without the file's name."""
+    """Return the problems of a file as `line: message`."""
     with pytest.raises(PipelineError) as caught:
         parse(text)
-    return [f"{problem.place.line}: {problem.message}" for problem in caught.value.problems]
+    return [f"{problem.location.line}: {problem.message}" for problem in caught.value.problems]
 
 
-def place(line: int) -> Place:
-    return Place(PLACES, line)
+def location(line: int) -> Location:
+    return Location(FILE_NAME, line)
 
 
-def test_everything_that_a_file_can_say() -> None:
+def test_all_keys_of_a_file() -> None:
     pipeline = parse(EVERYTHING, HOST="registry")
     assert pipeline.name == "page-views"
     assert pipeline.platform == {"bootstrap.servers": "localhost:9092", "schema.registry.url": "http://registry:8081"}
@@ -115,14 +115,14 @@ def test_sources() -> None:
     sources = parse(EVERYTHING, HOST="registry").sources
     assert sources["events"] == TopicSource(
         name="events",
-        place=place(10),
+        location=location(10),
         topics=("views", "clicks"),
         is_table=False,
         key_format=None,
         value_format="avro",
         value_schema=None,
         starting_offsets="latest",
-        watermark=Watermark(place(13), "at", "10 seconds"),
+        watermark=Watermark(location(13), "at", "10 seconds"),
         options={"maxOffsetsPerTrigger": "1000"},
     )
     users, files, shop, ticks = (sources[name] for name in ("users", "files", "shop", "ticks"))
@@ -140,27 +140,27 @@ def test_transforms() -> None:
     clean, counts, unique = parse(EVERYTHING, HOST="registry").transforms.values()
     assert isinstance(clean, StepsTransform)
     assert clean.steps == (
-        Mask(place(23), (("email", "redact"),)),
-        Mask(place(24), (("phone", "hash"), ("name", "null"))),
-        Rename(place(25), (("old", "new"),)),
-        Cast(place(26), (("count", "bigint"),)),
-        Filter(place(27), "count > 0"),
-        Route(place(28), "concat('to-', page)"),
-        Flatten(place(29), (), "_"),
-        Flatten(place(30), ("address",), "."),
-        ToTimestamp(place(31), (("at", "unix_ms"),)),
-        Drop(place(32), ("secret",)),
-        Set(place(33), (("total", "price * count"),)),
+        Mask(location(23), (("email", "redact"),)),
+        Mask(location(24), (("phone", "hash"), ("name", "null"))),
+        Rename(location(25), (("old", "new"),)),
+        Cast(location(26), (("count", "bigint"),)),
+        Filter(location(27), "count > 0"),
+        Route(location(28), "concat('to-', page)"),
+        Flatten(location(29), (), "_"),
+        Flatten(location(30), ("address",), "."),
+        ToTimestamp(location(31), (("at", "unix_ms"),)),
+        Drop(location(32), ("secret",)),
+        Set(location(33), (("total", "price * count"),)),
     )
     assert counts == SqlTransform(
         name="counts",
-        place=place(34),
+        location=location(34),
         text="SELECT page,\n  count(*) FROM clean\n",
-        text_place=place(36),
-        watermark=Watermark(place(38), "at", "1 minute"),
+        text_location=location(36),
+        watermark=Watermark(location(38), "at", "1 minute"),
     )
     assert unique == DeduplicateTransform(
-        name="unique", place=place(39), source="clean", keys=("id",), within_watermark=True
+        name="unique", location=location(39), source="clean", keys=("id",), within_watermark=True
     )
 
 
@@ -177,21 +177,21 @@ def test_sinks() -> None:
 
 
 MINIMAL = """\
-name: least
+name: minimal
 sources: {ticks: {generator: {}}}
 sinks: [{console: true, from: ticks}]
 """
 
 
-def test_the_least_that_a_file_must_say() -> None:
+def test_a_minimal_file() -> None:
     pipeline = parse(MINIMAL)
     assert pipeline.trigger == Continuous()
     assert (pipeline.delivery, pipeline.on_error, pipeline.restarts_max) == ("exactly-once", "fail", 5)
-    assert pipeline.checkpoint == str(Path("dir/checkpoints/least").absolute())
+    assert pipeline.checkpoint == str(Path("dir/checkpoints/minimal").absolute())
     assert parse(MINIMAL + "trigger: available-now").trigger == AvailableNow()
 
 
-def test_all_problems_are_told_at_once_with_their_lines() -> None:
+def test_all_problems_are_reported_together_with_their_lines() -> None:
     text = """\
         name: Bad Name
         triger: continuous
@@ -211,27 +211,28 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
           - {postgres: p, from: clean, output_mode: update}
         """
     assert problems(text) == [
-        "1: the name Bad Name must be of lower-case letters, digits, dots, dashes and underscores",
-        "1: platform needs bootstrap.servers: there are topics",
-        "2: the pipeline has no triger: did you mean trigger?",
-        "3: on_error is ignore, and must be one of fail, null, dead-letter",
-        "5: value_format is avor, and must be one of avro, json, json-schema, protobuf, string",
-        "5: source events has no wattermark: did you mean watermark?",
-        "6: the name 2nd must be a letter, then letters, digits and underscores: SQL refers to it",
-        "6: source 2nd needs one of topic, files, postgres, jdbc, generator, and has topic and files",
-        "7: table is perhaps, and must be true or false",
-        "7: delay is soon, and must be a time such as 10 seconds",
+        "1: the name Bad Name must begin with a lower-case letter or a digit and have only lower-case letters, digits, "
+        "dots, dashes and underscores",
+        "1: platform needs bootstrap.servers, since the pipeline reads or writes topics",
+        "2: the pipeline has no key triger: did you mean trigger?",
+        "3: on_error is ignore, but must be one of fail, null, dead-letter",
+        "5: value_format is avor, but must be one of avro, json, json-schema, protobuf, string",
+        "5: source events has no key wattermark: did you mean watermark?",
+        "6: the name 2nd must begin with a letter and have only letters, digits and underscores: SQL refers to it",
+        "6: source 2nd needs one of topic, files, postgres, jdbc, generator, but has topic and files",
+        "7: table is perhaps, but must be true or false",
+        "7: delay is soon, but must be a duration such as 10 seconds",
         "9: there is no step maks: did you mean mask?",
-        "9: a cannot be masked by rot13: known are hash, null, redact",
-        "9: there is nothing named event above: did you mean events?",
-        "10: transform nothing needs one of steps, sql, sql_file, python, deduplicate, and has none",
-        "10: transform nothing needs from",
-        "11: events is the name of something else above",
-        "13: output_mode is complete, and must be one of append, update",
-        "14: there is a sink out already: give this one a name of its own",
-        "15: sink 3 needs from",
-        "15: target_file_size is big, and must be a size such as 64 MB",
-        "16: sink 4 needs table",
+        "9: a cannot be masked by rot13: use one of hash, null, redact",
+        "9: no source or transform above is named event: did you mean events?",
+        "10: transform nothing needs one of steps, sql, sql_file, python, deduplicate, but has none",
+        "10: transform nothing needs the key from",
+        "11: the name events is already used above: give the transform another name",
+        "13: output_mode is complete, but must be one of append, update",
+        "14: another sink is named out: give this one a different name",
+        "15: sink 3 needs the key from",
+        "15: target_file_size is big, but must be a size such as 64 MB",
+        "16: sink 4 needs the key table",
         "16: output_mode update needs a key: rows replace those with the same key",
     ]
 
@@ -239,17 +240,17 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: [", "1: this is no YAML: "),
-        ("- a", "1: a pipeline is a mapping that begins with its name"),
-        ("", "1: a pipeline is a mapping that begins with its name"),
+        ("a: [", "1: the file is not valid YAML: "),
+        ("- a", "1: a pipeline must be a YAML mapping, with the keys name, sources and sinks"),
+        ("", "1: a pipeline must be a YAML mapping, with the keys name, sources and sinks"),
     ],
 )
-def test_what_is_no_mapping(text: str, expected: str) -> None:
+def test_a_file_that_is_no_mapping(text: str, expected: str) -> None:
     assert problems(text)[0].startswith(expected)
 
 
 def test_a_yaml_error_names_its_line() -> None:
-    assert problems("name: x\nsources: {a: b\nsinks: ]\n")[0].startswith("3: this is no YAML")
+    assert problems("name: x\nsources: {a: b\nsinks: ]\n")[0].startswith("3: the file is not valid YAML")
 
 
 def test_wrong_shapes() -> None:
@@ -263,23 +264,23 @@ def test_wrong_shapes() -> None:
         trigger: hourly
         """
     assert problems(text) == [
-        "1: name of the pipeline must be a text",
-        "2: the pipeline has name twice",
+        "1: name of the pipeline must be a single value",
+        "2: the pipeline has the key name twice",
         "3: sources of the pipeline must be a mapping, with keys and values",
         "4: transforms of the pipeline must be a list",
         "5: sinks of the pipeline must be a list",
-        "6: restarts is -1, and must be a whole number from 0 up",
-        "7: trigger is hourly, and must be continuous, available-now or every 10 seconds",
+        "6: restarts is -1, but must be a whole number of at least 0",
+        "7: trigger is hourly, but must be continuous, available-now or an interval such as every 10 seconds",
     ]
 
 
-def test_variables_of_the_environment() -> None:
+def test_environment_variables() -> None:
     text = MINIMAL + "checkpoint: ${BASE}://${DIR:-x}/$${not}/${\n"
     assert parse(text, BASE="s3").checkpoint == "s3://x/${not}/${"
-    assert problems(text) == ["4: the environment has no BASE: set it, or write ${BASE:-default}"]
+    assert problems(text) == ["4: the environment variable BASE is not set: set it, or write ${BASE:-default}"]
 
 
-def test_files_of_python_and_sql_lie_beside(tmp_path: Path) -> None:
+def test_paths_of_python_and_sql_files_are_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "counts.sql").write_text("SELECT 1")
     (tmp_path / "enrich.py").write_text("")
     file = tmp_path / "pipeline.yaml"
@@ -290,7 +291,7 @@ def test_files_of_python_and_sql_lie_beside(tmp_path: Path) -> None:
         """)
     counts, more = parse_pipeline(text, file, {}).transforms.values()
     assert isinstance(counts, SqlTransform)
-    assert (counts.text, counts.text_place) == ("SELECT 1", Place(str(tmp_path / "counts.sql"), 1))
+    assert (counts.text, counts.text_location) == ("SELECT 1", Location(str(tmp_path / "counts.sql"), 1))
     assert isinstance(more, PythonTransform)
     assert (more.file, more.function, more.sources) == (tmp_path / "enrich.py", "enrich", ("ticks", "counts"))
     missing = text.replace("counts.sql", "no.sql").replace("enrich.py:enrich", "enrich")
@@ -310,19 +311,19 @@ def test_other_databases() -> None:
         """
     assert parse(text).sources["shop"] == JdbcSource(
         name="shop",
-        place=place(2),
+        location=location(2),
         url="jdbc:mysql://host/shop",
         table="orders",
         query=None,
         options={"fetchsize": "10"},
     )
     assert problems(text.replace("jdbc:mysql", "mysql").replace("table: orders, ", "")) == [
-        "2: source shop needs table or query, and not both",
+        "2: source shop needs either table or query",
         "2: jdbc must be an address such as jdbc:mysql://host:3306/database",
     ]
 
 
-def test_units_of_time_that_there_are_not() -> None:
+def test_unknown_units_of_timestamps() -> None:
     text = """\
         name: x
         sources: {ticks: {generator: {}}}
@@ -332,7 +333,7 @@ def test_units_of_time_that_there_are_not() -> None:
     assert problems(text) == ["3: value cannot be read as unix_ns: did you mean unix_us?"]
 
 
-def test_sinks_are_numbered_as_they_stand_in_the_file() -> None:
+def test_sinks_are_numbered_in_the_order_of_the_file() -> None:
     text = """\
         name: p
         sources: {t: {generator: {}}}

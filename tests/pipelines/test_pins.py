@@ -1,4 +1,4 @@
-"""What a checkpoint was made for, with directories as Spark writes them."""
+"""Pins of checkpoints, with directories as Spark writes them."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -7,7 +7,7 @@ import pytest
 
 from rookery.pipelines.checkpoint_files import CheckpointFiles
 from rookery.pipelines.parser import parse_pipeline
-from rookery.pipelines.pins import check_pins, letters_come_later, write_pins
+from rookery.pipelines.pins import check_pins, dead_letters_start_late, write_pins
 from rookery.pipelines.spec import Pipeline
 
 FILES = CheckpointFiles()
@@ -29,8 +29,8 @@ def parse(directory: Path, text: str = TEXT) -> Pipeline:
     return parse_pipeline(dedent(text), directory / "p.yaml", {})
 
 
-def began(pipeline: Pipeline, flow: str, batches: int = 1) -> None:
-    """As Spark leaves a checkpoint."""
+def create_checkpoint(pipeline: Pipeline, flow: str, batches: int = 1) -> None:
+    """Create the files of a checkpoint, as Spark does."""
     offsets = Path(pipeline.checkpoint_of(flow)) / "offsets"
     offsets.mkdir(parents=True)
     (offsets.parent / "metadata").touch()
@@ -46,13 +46,13 @@ def ran(tmp_path: Path) -> Path:
     assert list(check_pins(pipeline, FILES)) == []
     write_pins(pipeline, FILES)
     for flow in ("one", "two", "dead-letters"):
-        began(pipeline, flow)
+        create_checkpoint(pipeline, flow)
     assert list(check_pins(pipeline, FILES)) == []
     return tmp_path
 
 
 def messages(directory: Path, text: str) -> list[str]:
-    return [f"{each.place.line}: {each.message}" for each in check_pins(parse(directory, text), FILES)]
+    return [f"{each.location.line}: {each.message}" for each in check_pins(parse(directory, text), FILES)]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def messages(directory: Path, text: str) -> list[str]:
         ("localhost", "elsewhere"),
     ],
 )
-def test_sinks_may_come_go_and_change_places(ran: Path, old: str, new: str) -> None:
+def test_sinks_can_be_added_removed_and_reordered(ran: Path, old: str, new: str) -> None:
     assert old in TEXT
     assert messages(ran, TEXT.replace(old, new)) == []
 
@@ -74,13 +74,13 @@ def test_sinks_may_come_go_and_change_places(ran: Path, old: str, new: str) -> N
 def test_a_sink_with_another_target_is_refused(ran: Path) -> None:
     (problem,) = messages(ran, TEXT.replace("topic: out", "topic: other"))
     assert problem == (
-        f"9: the checkpoint {ran}/checkpoints/p/one was made for topic out, and the sink now is topic other: restore "
-        "it, or give the sink a new name, and it begins anew"
+        f"9: the checkpoint {ran}/checkpoints/p/one was made for topic out, but the sink now writes to topic other: "
+        "restore the old target, or give the sink a new name, so that it starts from the beginning"
     )
     (problem,) = messages(ran, TEXT.replace("name: two, parquet: files", "name: two, console: true"))
     assert "was made for Parquet in " in problem
     write_pins(parse(ran, TEXT.replace("      - {name: one, topic: out, from: events}\n", "")), FILES)
-    assert len(messages(ran, TEXT.replace("topic: out", "topic: other"))) == 1, "it is known while the sink is away"
+    assert len(messages(ran, TEXT.replace("topic: out", "topic: other"))) == 1, "the pin of a removed sink is kept"
 
 
 def test_other_origins_of_dead_letters_are_refused(ran: Path) -> None:
@@ -88,8 +88,8 @@ def test_other_origins_of_dead_letters_are_refused(ran: Path) -> None:
     (problem,) = messages(ran, cast)
     directory = f"{ran}/checkpoints/p/dead-letters"
     assert problem == (
-        f"1: the checkpoint {directory} was made for the dead letters of values of clicks, values of events, and there "
-        "now are those of values of clicks, values of events, steps of typed: restore them; or remove "
+        f"1: the checkpoint {directory} was made for the dead letters of values of clicks, values of events, but the "
+        "file now has those of values of clicks, values of events, steps of typed: restore the old ones; or remove "
         f"{directory}, and the dead letters of all records that the topics still have are written again"
     )
     (problem,) = messages(ran, TEXT.replace("topic: events,", "topic: events, key_format: string,"))
@@ -98,23 +98,23 @@ def test_other_origins_of_dead_letters_are_refused(ran: Path) -> None:
     assert messages(ran, cast) == []
 
 
-def test_parquet_with_batches_that_the_checkpoint_does_not_know_is_refused(ran: Path) -> None:
-    """Spark leaves out batches whose numbers are in the directory already."""
+def test_parquet_with_batches_that_the_checkpoint_does_not_have_is_refused(ran: Path) -> None:
+    """Spark skips batches whose numbers are already in the directory."""
     metadata = ran / "files" / "_spark_metadata"
     metadata.mkdir(parents=True)
     (metadata / "0").touch()
     assert messages(ran, TEXT) == []
     renamed = TEXT.replace("name: two", "name: renamed")
     (problem,) = messages(ran, renamed)
-    assert problem.startswith(f"10: {ran}/files has batches up to 0 that the checkpoint {ran}/checkpoints/p/renamed")
+    assert problem.startswith(f"10: {ran}/files has batches up to 0, which the checkpoint {ran}/checkpoints/p/renamed")
     assert len(messages(ran, TEXT.replace("name: p", "name: q"))) == 1
     (metadata / "9.compact").touch()
     assert "batches up to 9" in messages(ran, TEXT)[0]
 
 
-def test_dead_letters_that_come_later(ran: Path) -> None:
+def test_dead_letters_that_start_after_the_sinks(ran: Path) -> None:
     pipeline = parse(ran)
-    assert not letters_come_later(pipeline, FILES)
+    assert not dead_letters_start_late(pipeline, FILES)
     (Path(pipeline.checkpoint_of("dead-letters")) / "metadata").unlink()
-    assert letters_come_later(pipeline, FILES)
-    assert not letters_come_later(parse(ran / "new"), FILES)
+    assert dead_letters_start_late(pipeline, FILES)
+    assert not dead_letters_start_late(parse(ran / "new"), FILES)

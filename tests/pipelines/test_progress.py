@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 
 from rookery.base.types import TopicPartition
-from rookery.pipelines.progress import BatchReport, Figures, advance, gaps, read_report, records_behind
+from rookery.pipelines.progress import BatchReport, Figures, RefusedCounts, advance, gaps, read_report, records_behind
 
 RUN = "11111111-1111-1111-1111-111111111111"
 EVENTS_0, EVENTS_1 = TopicPartition("events", 0), TopicPartition("events", 1)
@@ -17,7 +17,7 @@ def report_json(batch_id: int = 3, *, ran: bool = True, run_id: str = RUN) -> st
             "durationMs": durations,
             "sources": [
                 {
-                    # A source that a query uses twice is counted twice by Spark.
+                    # Spark counts a source that a query uses twice, twice.
                     "numInputRows": 200,
                     "inputRowsPerSecond": 50.0,
                     "startOffset": {"events": {"0": 0, "1": 0}},
@@ -68,27 +68,27 @@ def test_batches_are_counted_once() -> None:
     assert (figures.rows_in_per_s, figures.rows_out_per_s, figures.lag_records) == (50.0, 30.0, 10)
 
 
-def test_a_restarted_query_counts_its_batches_anew() -> None:
+def test_batches_of_a_restarted_query_are_counted_again() -> None:
     figures = advance(Figures(flow="out"), read_report(report_json(5)))
     figures = advance(figures, read_report(report_json(5, run_id="another")))
     assert (figures.batches, figures.batch_id) == (2, 5)
 
 
-def test_looking_for_data_is_no_batch() -> None:
+def test_a_trigger_without_new_data_is_no_batch() -> None:
     figures = advance(advance(Figures(flow="out"), read_report(report_json(0))), read_report(report_json(1, ran=False)))
     assert (figures.batches, figures.rows_in, figures.rows_in_per_s) == (1, 100, 0.0)
 
 
-def test_how_old_new_records_are_is_not_known_at_once() -> None:
+def test_the_age_of_new_records_is_unknown_at_first() -> None:
     idle = advance(Figures(flow="out"), replace(read_report(report_json(0)), latest={EVENTS_0: 90, EVENTS_1: 100}))
     assert (idle.lag_records, idle.lag_s) == (0, 0.0)
-    behind = advance(idle, read_report(report_json(1)))
-    assert (behind.lag_records, behind.lag_s) == (10, None)
-    assert advance(replace(behind, lag_s=3.0), read_report(report_json(2))).lag_s == 3.0
+    lagging = advance(idle, read_report(report_json(1)))
+    assert (lagging.lag_records, lagging.lag_s) == (10, None)
+    assert advance(replace(lagging, lag_s=3.0), read_report(report_json(2))).lag_s == 3.0
 
 
-def test_a_first_batch_knows_no_lag() -> None:
-    """It only says where the query begins."""
+def test_a_first_batch_has_no_lag() -> None:
+    """Its offsets are only those at which the query begins."""
     offsets = {"events": {"0": 5}}
     sources = [{"startOffset": None, "endOffset": offsets, "latestOffset": offsets}]
     first = read_report(json.dumps({"runId": RUN, "batchId": 0, "durationMs": {"addBatch": 1}, "sources": sources}))
@@ -102,3 +102,25 @@ def test_records_behind_count_each_partition_once() -> None:
     assert records_behind(flows) == 10_200
     assert records_behind([{}, None]) == 0
     assert records_behind([None]) is None
+
+
+def test_refused_rows_are_counted_as_dead_letters_and_not_as_written() -> None:
+    counts = RefusedCounts()
+    counts.add(3, 2)
+    counts.add(4, 0)
+    report = read_report(report_json(3))
+    corrected = counts.correct(report)
+    assert (corrected.rows_out, corrected.dead_letters) == (report.rows_out - 2, report.dead_letters + 2)
+    # A report may be read more than once.
+    assert counts.correct(report) == corrected
+    other = read_report(report_json(4))
+    assert counts.correct(other) == other
+
+
+def test_counts_of_old_batches_are_dropped() -> None:
+    counts = RefusedCounts()
+    for batch in range(2000):
+        counts.add(batch, 1)
+    first, last = read_report(report_json(0)), read_report(report_json(1999))
+    assert counts.correct(first) == first
+    assert counts.correct(last) != last

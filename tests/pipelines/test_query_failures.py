@@ -1,10 +1,10 @@
-"""Which failures of a query pass by themselves, and what is said of them."""
+"""Which failures of a query are retried, and how they are reported."""
 
 from typing import Any, cast
 
 import pytest
 
-from rookery.pipelines.query_failures import ForeignError, failure_of
+from rookery.pipelines.query_failures import ForeignError, failure_of, restart_pause_s
 from rookery.spark.option_table import OptionError
 from rookery.spark.postgres.errors import ServerError
 
@@ -16,8 +16,8 @@ QUERY = (
 )
 
 
-class PretendedSparkError(Exception):
-    """One of PySpark's: with a text, codes, and a cause."""
+class FakeSparkError(Exception):
+    """An exception like PySpark's, with a text, codes, and a cause."""
 
     def __init__(
         self, text: str, *, codes: tuple[str | None, str | None] = (None, None), cause: Exception | None = None
@@ -52,7 +52,7 @@ class PretendedSparkError(Exception):
         f"{TRACEBACK}pyspark.errors.exceptions.captured.ArithmeticException: [DIVIDE_BY_ZERO] x SQLSTATE: 22012{QUERY}",
     ],
 )
-def test_what_fails_again_in_the_same_way_is_lasting(text: str) -> None:
+def test_failures_that_would_repeat_are_lasting(text: str) -> None:
     assert failure_of(text).is_lasting
 
 
@@ -68,22 +68,22 @@ def test_what_fails_again_in_the_same_way_is_lasting(text: str) -> None:
         f"{TRACEBACK}ValueError: of a user's function",
     ],
 )
-def test_what_may_pass_is_not(text: str) -> None:
+def test_failures_that_may_pass_are_not_lasting(text: str) -> None:
     assert not failure_of(text).is_lasting
 
 
-def test_codes_of_a_cause_count() -> None:
-    cause = PretendedSparkError("[DIVIDE_BY_ZERO] Division by zero.", codes=("DIVIDE_BY_ZERO", "22012"))
-    assert failure_of(PretendedSparkError(f"Division by zero.{QUERY}", cause=cause)).is_lasting
-    passing = PretendedSparkError("a file was not renamed", codes=("FAILED_RENAME_TEMP_FILE", "58030"))
-    assert not failure_of(PretendedSparkError("a file was not renamed", cause=passing)).is_lasting
+def test_codes_of_causes_are_read() -> None:
+    cause = FakeSparkError("[DIVIDE_BY_ZERO] Division by zero.", codes=("DIVIDE_BY_ZERO", "22012"))
+    assert failure_of(FakeSparkError(f"Division by zero.{QUERY}", cause=cause)).is_lasting
+    passing = FakeSparkError("a file was not renamed", codes=("FAILED_RENAME_TEMP_FILE", "58030"))
+    assert not failure_of(FakeSparkError("a file was not renamed", cause=passing)).is_lasting
 
 
-def test_a_class_of_ours_comes_back_as_itself() -> None:
+def test_exceptions_of_rookery_keep_their_class() -> None:
     name = "rookery.spark.postgres.errors.ServerError"
     note = f'[rookery-error {{"class": "{name}", "lasting": false, "sqlstate": "40001"}}]'
     text = f"{TRACEBACK}{name}: PostgreSQL answers:\n again\n{note}{QUERY}"
-    failure = failure_of(PretendedSparkError(text))
+    failure = failure_of(FakeSparkError(text))
     assert (type(failure), str(failure), failure.is_lasting) == (ServerError, "PostgreSQL answers: again", False)
     assert failure.details == {"sqlstate": "40001"}
     raised = failure_of(OptionError("unknown option valueFormat"))
@@ -91,18 +91,29 @@ def test_a_class_of_ours_comes_back_as_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["psycopg.errors.CheckViolation", "psycopg.errors.InsufficientPrivilege", "Disaster"])
-def test_what_was_raised_is_told_whatever_its_class_is_called(name: str) -> None:
-    """Not a line of Spark's plan, which follows."""
+def test_messages_of_python_exceptions_are_reported(name: str) -> None:
+    """The plan of Spark that follows is not part of the message."""
     failure = failure_of(f"{TRACEBACK}{name}: permission denied for table orders\nDETAIL:  x{QUERY}")
     assert str(failure) == "permission denied for table orders DETAIL: x"
 
 
-def test_an_exception_without_words() -> None:
+def test_an_exception_without_a_message() -> None:
     assert str(failure_of(f"{TRACEBACK}builtins.NotImplementedError{QUERY}")) == "builtins.NotImplementedError"
     assert type(failure_of(cast(Any, ValueError("x")))) is ForeignError
 
 
-def test_a_query_inside_of_foreach_batch_is_told_without_its_condition() -> None:
+def test_a_query_inside_foreach_batch_is_reported_without_its_condition() -> None:
     name = "pyspark.errors.exceptions.captured.ArithmeticException"
     failure = failure_of(f"{TRACEBACK}{name}: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012{QUERY}")
     assert (str(failure), failure.is_lasting) == ("Division by zero.", True)
+
+
+def test_restart_pauses_grow_until_the_limit() -> None:
+    error = ForeignError("the broker is gone")
+    pauses = [restart_pause_s(error, failures, failures_max=3) for failures in (1, 2, 3, 4)]
+    assert pauses == [1.0, 2.0, 4.0, None]
+
+
+def test_restarts_depend_on_the_type_and_not_on_the_text() -> None:
+    assert restart_pause_s(ForeignError("AnalysisException: OptionError"), 1, failures_max=5) == 1.0
+    assert restart_pause_s(OptionError("connection refused"), 1, failures_max=5) is None

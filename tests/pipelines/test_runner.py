@@ -1,4 +1,4 @@
-"""How flows are started, watched, restarted and ended, with queries that only pretend."""
+"""How flows are started, watched, restarted and stopped, with fake queries."""
 
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -18,7 +18,7 @@ from rookery.pipelines.lag import LagLookup
 from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.progress import Figures
 from rookery.pipelines.runner import Runner, stop_after_batch
-from rookery.pipelines.sinks import runs_twice
+from rookery.pipelines.sinks import must_run_twice
 from rookery.pipelines.spec import FlowFailedError
 from rookery.spark import compat
 
@@ -28,8 +28,8 @@ PIPELINE = parse_pipeline(
 TICK_MS = 20_000
 
 
-class PretendedQuery:
-    """Each look is one step of its script: a batch that was finished, an error, or the end."""
+class FakeQuery:
+    """A query that follows a script; each step is a finished batch, an error, or the end."""
 
     def __init__(self, run_id: str, script: Sequence[str]) -> None:
         self._run_id = run_id
@@ -76,12 +76,12 @@ class PretendedQuery:
         self.was_stopped = True
 
 
-class Stage:
-    """Runs flows by scripts, one for each start; time passes between two looks."""
+class Harness:
+    """Runs flows by scripts, one for each start; the clock advances between two polls."""
 
     def __init__(self, scripts: dict[str, list[Sequence[str]]]) -> None:
         self._scripts = scripts
-        self.queries: dict[str, list[PretendedQuery]] = {name: [] for name in scripts}
+        self.queries: dict[str, list[FakeQuery]] = {name: [] for name in scripts}
         self.starts: list[str] = []
         self.clock = ManualClock()
         self.stop = Event()
@@ -95,17 +95,17 @@ class Stage:
         self.runner = Runner(PIPELINE, flows, lags=lags, clock=self.clock, start=cast(Any, self._start))
 
     def _end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """One more record each second."""
+        """End offsets that grow by one record per second."""
         return dict.fromkeys(partitions, self.clock.now_ms() // 1000)
 
-    def _start(self, flow: Flow, pipeline: object) -> PretendedQuery:
+    def _start(self, flow: Flow, pipeline: object) -> FakeQuery:
         queries = self.queries[flow.name]
         self.starts.append(flow.name)
-        queries.append(PretendedQuery(f"{flow.name}-{len(queries)}", self._scripts[flow.name][len(queries)]))
+        queries.append(FakeQuery(f"{flow.name}-{len(queries)}", self._scripts[flow.name][len(queries)]))
         return queries[-1]
 
     def run(self, until: Callable[[dict[str, Figures]], bool] = lambda figures: False) -> None:
-        def take(figures: Sequence[Figures]) -> None:
+        def on_figures(figures: Sequence[Figures]) -> None:
             self.history.append({each.flow: each for each in figures})
             self.clock.advance(TICK_MS)
             for queries in self.queries.values():
@@ -114,7 +114,7 @@ class Stage:
             if until(self.history[-1]):
                 self.stop.set()
 
-        self.runner.run(self.stop, take)
+        self.runner.run(self.stop, on_figures)
 
     @property
     def last(self) -> dict[str, Figures]:
@@ -122,27 +122,27 @@ class Stage:
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_TICK_S", 0.0)
 
 
-def test_flows_start_one_after_the_other_and_run_to_their_end() -> None:
-    stage = Stage({"one": [["batch", "batch", "end"]], "two": [["batch", "end"]]})
-    stage.run()
-    assert stage.starts == ["one", "two"]
-    assert [(each.state, each.batches) for each in stage.last.values()] == [("finished", 2), ("finished", 1)]
+def test_flows_start_one_after_the_other_and_run_until_they_finish() -> None:
+    harness = Harness({"one": [["batch", "batch", "end"]], "two": [["batch", "end"]]})
+    harness.run()
+    assert harness.starts == ["one", "two"]
+    assert [(each.state, each.batches) for each in harness.last.values()] == [("finished", 2), ("finished", 1)]
 
 
 def test_available_now_without_admission_control_runs_again_after_an_interrupted_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first query finishes that batch alone, and ends."""
+    """The first query finishes only that batch, and ends."""
     unfinished = iter([True, False])
-    monkeypatch.setattr(runner, "runs_twice", lambda flow, pipeline: next(unfinished))
-    stage = Stage({"one": [["batch", "end"], ["batch", "end"]]})
-    stage.run()
-    assert stage.starts == ["one", "one"]
-    assert (stage.last["one"].state, stage.last["one"].batches, stage.last["one"].restarts) == ("finished", 2, 0)
+    monkeypatch.setattr(runner, "must_run_twice", lambda flow, pipeline: next(unfinished))
+    harness = Harness({"one": [["batch", "end"], ["batch", "end"]]})
+    harness.run()
+    assert harness.starts == ["one", "one"]
+    assert (harness.last["one"].state, harness.last["one"].batches, harness.last["one"].restarts) == ("finished", 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_which_flows_run_twice(
     if committed:
         (checkpoint / "commits" / "0").touch()
     flow = Flow("one", None, cast(Any, SimpleNamespace(sparkSession=None)), None)
-    assert runs_twice(flow, pipeline) is expected
+    assert must_run_twice(flow, pipeline) is expected
 
 
-def test_a_flow_that_fails_is_started_again_and_a_batch_makes_up_for_it() -> None:
+def test_a_failed_flow_is_restarted_and_a_batch_resets_the_count_of_failures() -> None:
     failing: list[Sequence[str]] = [
         ["batch", "no broker"],
         ["batch", "no broker"],
@@ -183,72 +183,72 @@ def test_a_flow_that_fails_is_started_again_and_a_batch_makes_up_for_it() -> Non
         ["batch", "no broker"],
         ["batch", "end"],
     ]
-    stage = Stage({"one": failing})
-    stage.run()
-    assert (stage.last["one"].state, stage.last["one"].restarts, stage.last["one"].batches) == ("finished", 4, 4)
-    assert any(figures["one"].error == "no broker" for figures in stage.history)
+    harness = Harness({"one": failing})
+    harness.run()
+    assert (harness.last["one"].state, harness.last["one"].restarts, harness.last["one"].batches) == ("finished", 4, 4)
+    assert any(figures["one"].error == "no broker" for figures in harness.history)
 
 
 def test_a_flow_that_keeps_failing_ends_the_pipeline() -> None:
-    stage = Stage({"one": [["no broker"], ["no broker"], ["no broker"]], "two": [["batch"]]})
+    harness = Harness({"one": [["no broker"], ["no broker"], ["no broker"]], "two": [["batch"]]})
     with pytest.raises(FlowFailedError, match="flow one failed: no broker"):
-        stage.run()
-    assert stage.starts.count("one") == 3
-    assert stage.queries["two"][0].was_stopped
-    assert {name: each.state for name, each in stage.last.items()} == {"one": "failed", "two": "stopped"}
+        harness.run()
+    assert harness.starts.count("one") == 3
+    assert harness.queries["two"][0].was_stopped
+    assert {name: each.state for name, each in harness.last.items()} == {"one": "failed", "two": "stopped"}
 
 
-def test_what_cannot_pass_is_not_tried_again() -> None:
-    stage = Stage({"one": [["batch", "[CAST_INVALID_INPUT] The value is no number. SQLSTATE: 22018"]]})
-    with pytest.raises(FlowFailedError, match=r"The value is no number\.$"):
-        stage.run()
-    assert stage.starts == ["one"]
+def test_lasting_failures_are_not_retried() -> None:
+    harness = Harness({"one": [["batch", "[CAST_INVALID_INPUT] The value is not a number. SQLSTATE: 22018"]]})
+    with pytest.raises(FlowFailedError, match=r"The value is not a number\.$"):
+        harness.run()
+    assert harness.starts == ["one"]
 
 
-def test_a_jvm_that_was_killed_is_told_in_a_sentence() -> None:
-    stage = Stage({"one": [["batch", "the JVM is killed"]]})
-    with pytest.raises(FlowFailedError, match="JVM has ended"):
-        stage.run()
-    assert stage.starts == ["one"]
+def test_a_killed_jvm_is_reported_in_a_sentence() -> None:
+    harness = Harness({"one": [["batch", "the JVM is killed"]]})
+    with pytest.raises(FlowFailedError, match="JVM has exited"):
+        harness.run()
+    assert harness.starts == ["one"]
 
 
 def test_the_lag_grows_in_a_long_batch_and_before_a_restart() -> None:
-    stage = Stage({"lagging": [["batch", "wait", "wait", "no broker"], ["wait", "wait", "end"]]})
-    stage.run()
-    lags = [figures["lagging"].lag_records or 0 for figures in stage.history]
-    assert len(set(lags)) >= 5, "it grows from look to look"
+    harness = Harness({"lagging": [["batch", "wait", "wait", "no broker"], ["wait", "wait", "end"]]})
+    harness.run()
+    lags = [figures["lagging"].lag_records or 0 for figures in harness.history]
+    assert len(set(lags)) >= 5, "it grows with each lookup"
     assert lags == sorted(lags)
-    assert stage.last["lagging"].lag_s == stage.last["lagging"].lag_records
+    assert harness.last["lagging"].lag_s == harness.last["lagging"].lag_records
 
 
-def test_an_age_that_nobody_tells_is_not_shown() -> None:
-    stage = Stage({"lagging": [["batch", "wait", "wait", "end"]]})
+def test_an_unknown_age_is_not_shown() -> None:
+    harness = Harness({"lagging": [["batch", "wait", "wait", "end"]]})
 
-    def forget(figures: dict[str, Figures]) -> bool:
+    def hide_age(figures: dict[str, Figures]) -> bool:
         if figures["lagging"].lag_s:
-            stage.oldest_ms = None
+            harness.oldest_ms = None
         return False
 
-    stage.run(until=forget)
-    assert (stage.last["lagging"].lag_s, bool(stage.last["lagging"].lag_records)) == (None, True)
+    harness.run(until=hide_age)
+    assert (harness.last["lagging"].lag_s, bool(harness.last["lagging"].lag_records)) == (None, True)
 
 
-def test_a_stop_ends_all_of_them() -> None:
-    stage = Stage({"one": [["batch"]], "two": [["batch"]]})
-    stage.run(until=lambda figures: all(each.batches for each in figures.values()))
-    assert {each.state for each in stage.last.values()} == {"stopped"}
-    assert all(queries[0].was_stopped for queries in stage.queries.values())
+def test_a_stop_stops_all_flows() -> None:
+    harness = Harness({"one": [["batch"]], "two": [["batch"]]})
+    harness.run(until=lambda figures: all(each.batches for each in figures.values()))
+    assert {each.state for each in harness.last.values()} == {"stopped"}
+    assert all(queries[0].was_stopped for queries in harness.queries.values())
 
 
 def test_a_stop_waits_for_the_running_batch() -> None:
-    query = PretendedQuery("x", [])
-    looks = 0
+    query = FakeQuery("x", [])
+    polls = 0
 
     class Status(dict[str, bool]):
         def __getitem__(self, name: str) -> bool:
-            nonlocal looks
-            looks += 1
-            if looks == 3:
+            nonlocal polls
+            polls += 1
+            if polls == 3:
                 query._script = ["batch"]
                 query.step()
             return True
@@ -256,4 +256,4 @@ def test_a_stop_waits_for_the_running_batch() -> None:
     query.status = Status()
     stop_after_batch(cast(Any, query), ManualClock(), deadline_s=1.0)
     assert query.was_stopped
-    assert looks == 3, "stopped when the batch was done"
+    assert polls == 3, "stopped when the batch was done"

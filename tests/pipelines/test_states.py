@@ -12,14 +12,14 @@ import pytest
 from rookery.pipelines.progress import Figures
 from rookery.pipelines.states import (
     AlreadyRunningError,
-    Found,
+    PipelineStatus,
     RunningPipeline,
     StateDirectory,
     default_directory,
 )
 from tests.support.waiting import eventually
 
-# A process that runs a "pipeline" until SIGTERM, then cleans up; or that is killed and cannot.
+# A process that holds the lock of a pipeline until SIGTERM; it cleans up unless it is killed.
 HOLDER = """
 import os, signal, sys, threading
 from pathlib import Path
@@ -30,7 +30,7 @@ with StateDirectory(Path(sys.argv[1])).running("held") as write:
     write(RunningPipeline(name="held", pid=os.getpid(), file="f", started_ms=1, master="local", metrics_address=None,
                           updated_ms=2, flows=()))
     print("ready", flush=True)
-    # A signal just before the thread falls asleep would not wake it.
+    # A signal that arrives just before the wait would not end it.
     while not stop.wait(0.1):
         pass
 """
@@ -61,18 +61,18 @@ def start_holder(directory: Path) -> "subprocess.Popen[bytes]":
     return holder
 
 
-def test_a_running_pipeline_is_found_and_gone_after_its_end(states: StateDirectory) -> None:
+def test_a_running_pipeline_is_found_until_it_ends(states: StateDirectory) -> None:
     assert states.list() == []
     with states.running("views") as write:
         write(running())
-        assert states.list() == [Found(running(), alive=True)]
-        assert states.find("views") == Found(running(), alive=True)
+        assert states.list() == [PipelineStatus(running(), alive=True)]
+        assert states.find("views") == PipelineStatus(running(), alive=True)
         assert states.find("other") is None
     assert states.list() == []
     assert not states.signal_stop("views")
 
 
-def test_the_state_is_closed_to_other_users(states: StateDirectory, tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_state(states: StateDirectory, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with states.running("views") as write:
@@ -82,47 +82,47 @@ def test_the_state_is_closed_to_other_users(states: StateDirectory, tmp_path: Pa
         os.umask(before)
 
 
-def test_one_of_a_name_at_a_time(states: StateDirectory) -> None:
+def test_only_one_pipeline_of_a_name_runs(states: StateDirectory) -> None:
     with (
         states.running("views"),
         states.running("views.hourly"),
-        pytest.raises(AlreadyRunningError, match="views runs already"),
+        pytest.raises(AlreadyRunningError, match="views is already running"),
         states.running("views"),
     ):
         pass
 
 
-def test_another_process_is_asked_to_end(states: StateDirectory, tmp_path: Path) -> None:
+def test_a_stop_signals_the_process_of_the_pipeline(states: StateDirectory, tmp_path: Path) -> None:
     with start_holder(tmp_path) as holder:
         assert states.signal_stop("held")
         assert holder.wait(30) == 0
     assert states.list() == []
 
 
-def test_a_killed_pipeline_is_known_to_be_dead(states: StateDirectory, tmp_path: Path) -> None:
+def test_a_killed_pipeline_is_not_alive(states: StateDirectory, tmp_path: Path) -> None:
     with start_holder(tmp_path) as holder:
         holder.send_signal(signal.SIGKILL)
-    eventually(lambda: [each.alive for each in states.list()] == [False], "the dead pipeline is shown as dead")
-    assert not states.signal_stop("held"), "its process id may be somebody else's by now"
-    states.forget("held")
+    eventually(lambda: [each.alive for each in states.list()] == [False], "the killed pipeline is not alive")
+    assert not states.signal_stop("held"), "another process may have its id by now"
+    states.remove_stale("held")
     assert states.list() == []
     with states.running("held"):
         pass
 
 
-def test_who_looks_does_not_look_like_a_running_pipeline(states: StateDirectory, tmp_path: Path) -> None:
+def test_a_shared_lock_does_not_look_like_a_running_pipeline(states: StateDirectory, tmp_path: Path) -> None:
     with start_holder(tmp_path) as holder:
         holder.send_signal(signal.SIGKILL)
     lock = tmp_path / "pipelines" / "held.lock"
-    with lock.open() as looking:
-        fcntl.flock(looking, fcntl.LOCK_SH)
+    with lock.open() as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
         found = states.find("held")
     assert found is not None
     assert not found.alive
 
 
-def test_who_starts_removes_what_a_killed_one_left(states: StateDirectory, tmp_path: Path) -> None:
-    """Else its process id, which may be somebody else's by now, would look like that of the new holder."""
+def test_a_new_run_removes_the_state_of_a_killed_one(states: StateDirectory, tmp_path: Path) -> None:
+    """Without the removal, a stop would signal the old process id, which another process may have by now."""
     with start_holder(tmp_path) as holder:
         holder.send_signal(signal.SIGKILL)
     with states.running("held"):
@@ -130,14 +130,14 @@ def test_who_starts_removes_what_a_killed_one_left(states: StateDirectory, tmp_p
         assert not states.signal_stop("held")
 
 
-def test_where_states_are_kept() -> None:
+def test_the_default_state_directory() -> None:
     assert default_directory({"ROOKERY_STATE_DIR": "a", "XDG_STATE_HOME": "b"}) == Path("a")
     assert default_directory({"XDG_STATE_HOME": "b"}) == Path("b/rookery")
     assert default_directory({}) == Path.home() / ".local" / "state" / "rookery"
 
 
-def test_flows_of_a_killed_pipeline_do_not_run(states: StateDirectory, tmp_path: Path) -> None:
-    """Those that had ended before keep their state."""
+def test_flows_of_a_killed_pipeline_are_killed(states: StateDirectory, tmp_path: Path) -> None:
+    """Flows that had ended before keep their state."""
     path = tmp_path / "pipelines" / "views.json"
     path.parent.mkdir()
     left = replace(running(), flows=(*running().flows, Figures(flow="done", state="finished")))

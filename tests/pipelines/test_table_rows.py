@@ -1,4 +1,4 @@
-"""A table that grows and loses its beginning, against all records in a list."""
+"""A table that grows and loses its first records, compared with a list of all records."""
 
 from typing import NamedTuple
 
@@ -18,13 +18,13 @@ class Row(NamedTuple):
     offset: int = 0
 
 
-# Keys that would be the same if the marks behind them were not there, or were taken for a part of them.
+# Keys that would be equal without the marks that `identities` appends, or with the marks taken as a part of the key.
 KEYS = st.none() | st.sampled_from([b"", b"0", b"1", b"2", b"a", b"a0", b"a1"])
 ROWS = st.lists(st.builds(Row, KEYS, st.none() | st.binary(max_size=3), st.booleans()), min_size=1, max_size=8)
 
 
 class Step(NamedTuple):
-    """Batches that come, offsets that compaction or markers have taken from between them, and what is deleted then."""
+    """New batches, the gap of offsets after each (compaction, markers), and the number of records deleted then."""
 
     batches: list[list[Row]]
     gap: int
@@ -48,7 +48,7 @@ def latest(history: list[Row]) -> list[dict[str, object]]:
 
 
 @given(STEPS)
-def test_a_table_is_what_all_records_make(steps: list[Step]) -> None:
+def test_a_table_has_the_latest_of_all_records(steps: list[Step]) -> None:
     table = KeyTable.empty(0, SCHEMA)
     history: list[Row] = []
     end = 0
@@ -68,9 +68,9 @@ def test_a_table_is_what_all_records_make(steps: list[Step]) -> None:
         assert table.rows.column("key").num_chunks <= 1
 
 
-def test_where_a_table_leads() -> None:
+def test_ranges_to_which_a_table_can_be_extended() -> None:
     table = KeyTable.empty(5, SCHEMA).up_to(10)
-    assert table.leads_to(5, 10)
-    assert table.leads_to(12, 13), "all of it was deleted"
-    assert not table.leads_to(5, 9), "the log was cut off"
-    assert not table.leads_to(4, 10)
+    assert table.can_extend_to(5, 10)
+    assert table.can_extend_to(12, 13), "all of its records were deleted"
+    assert not table.can_extend_to(5, 9), "the log was truncated"
+    assert not table.can_extend_to(4, 10)

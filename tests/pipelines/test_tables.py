@@ -1,4 +1,4 @@
-"""Tables of topics of a real broker, read by tasks as Spark runs them, without Spark: what is read again, and when."""
+"""Tables of topics of a real broker, read by tasks as Spark runs them, but without Spark: which offsets are fetched."""
 
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -27,27 +27,27 @@ Fetched: TypeAlias = list[tuple[int, int, int]]
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
-    """What was read from the broker; whoever looks at it empties it."""
+    """The ranges that were fetched from the broker since the last call of `take_fetched`."""
     found: Fetched = []
     fetch = task_reader.fetch
 
-    def counted(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
+    def recording_fetch(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         if wanted.size:
             found.append((wanted.partition.partition, wanted.start, wanted.end))
         return fetch(options, wanted)
 
-    monkeypatch.setattr(task_reader, "fetch", counted)
+    monkeypatch.setattr(task_reader, "fetch", recording_fetch)
     return found
 
 
-def taken(fetched: Fetched) -> Fetched:
+def take_fetched(fetched: Fetched) -> Fetched:
     found = list(fetched)
     fetched.clear()
     return found
 
 
 class Table:
-    """A query that joins with a topic: it is planned once, and its tasks are run with each micro-batch."""
+    """A query that joins with a topic: it is planned once, and its tasks run with each micro-batch."""
 
     def __init__(self, broker: EmbeddedBroker, topic: str, **options: str) -> None:
         source = TableSource(
@@ -65,7 +65,7 @@ class Table:
         return [row for share in self._shares for batch in self._reader.read(share) for row in batch.to_pylist()]
 
     def latest(self) -> dict[Any, Any]:
-        """What `latest_per_key` makes of them."""
+        """Return what `latest_per_key` returns for the rows."""
         rows = sorted(self.rows(), key=lambda row: row["offset"])
         latest = {row["key"]: row["value"] for row in rows if row["key"] is not None}
         return {key: value for key, value in latest.items() if value is not None}
@@ -77,24 +77,24 @@ def send(broker: EmbeddedBroker, topic: str, *records: Record, partition: int = 
             sender.send(topic, value, key=key, partition=partition)
 
 
-def test_a_micro_batch_reads_what_is_new(broker: EmbeddedBroker, topic: str, fetched: Fetched) -> None:
+def test_a_micro_batch_fetches_only_new_records(broker: EmbeddedBroker, topic: str, fetched: Fetched) -> None:
     broker.create_topic(topic)
     send(broker, topic, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (None, b"x"), (b"", b"empty"))
     table = Table(broker, topic)
     assert table.latest() == {b"a": b"2", b"b": b"1", b"": b"empty"}
-    assert taken(fetched) == [(0, 0, 5)]
+    assert take_fetched(fetched) == [(0, 0, 5)]
     assert table.latest() == {b"a": b"2", b"b": b"1", b"": b"empty"}
-    assert taken(fetched) == [], "nothing is new"
+    assert take_fetched(fetched) == [], "nothing is new"
     send(broker, topic, (b"b", None), (b"c", b"3"), (b"a", b"4"))
     assert table.latest() == {b"a": b"4", b"": b"empty", b"c": b"3"}
-    assert taken(fetched) == [(0, 5, 8)]
-    assert {row["offset"] for row in table.rows()} == {3, 4, 5, 6, 7}, "records that were replaced are gone"
+    assert take_fetched(fetched) == [(0, 5, 8)]
+    assert {row["offset"] for row in table.rows()} == {3, 4, 5, 6, 7}, "replaced records are not in the table"
     other = Table(broker, topic, includeHeaders="true", minPartitions="4")
     assert len(other.rows()[0]) == len(table.rows()[0]) + 1
-    assert taken(fetched) == [(0, 0, 8)], "other options have tables of their own; partitions are read whole"
+    assert take_fetched(fetched) == [(0, 0, 8)], "other options have other tables; partitions are read whole"
 
 
-def test_a_topic_that_was_made_again_is_read_from_its_beginning(
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(
     broker: EmbeddedBroker, admin: Admin, topic: str, fetched: Fetched
 ) -> None:
     broker.create_topic(topic)
@@ -105,9 +105,9 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning(
     broker.create_topic(topic)
     assert table.latest() == {}
     send(broker, topic, (b"c", b"1"), (b"d", b"1"), (b"e", b"1"))
-    taken(fetched)
+    take_fetched(fetched)
     assert table.latest() == {b"c": b"1", b"d": b"1", b"e": b"1"}
-    assert taken(fetched) == [(0, 0, 3)]
+    assert take_fetched(fetched) == [(0, 0, 3)]
 
 
 def test_deleted_records_leave_the_table(broker: EmbeddedBroker, admin: Admin, topic: str, fetched: Fetched) -> None:
@@ -119,11 +119,11 @@ def test_deleted_records_leave_the_table(broker: EmbeddedBroker, admin: Admin, t
     admin.delete_records({tp: 2})
     send(broker, topic, (b"d", b"1"))
     assert table.latest() == {b"c": b"1", b"d": b"1"}
-    assert taken(fetched) == [(0, 0, 3), (0, 3, 4)]
+    assert take_fetched(fetched) == [(0, 0, 3), (0, 3, 4)]
     send(broker, topic, (b"e", b"1"), (b"f", b"1"))
     admin.delete_records({tp: 5})
     assert table.latest() == {b"f": b"1"}
-    assert taken(fetched) == [(0, 5, 6)], "what was deleted before it was read is no loss to a table"
+    assert take_fetched(fetched) == [(0, 5, 6)], "records that were deleted before they were read are skipped"
     admin.delete_records({tp: 6})
     assert table.latest() == {}
 
@@ -134,16 +134,16 @@ def test_partitions_that_are_added(broker: EmbeddedBroker, admin: Admin, topic: 
     table = Table(broker, topic)
     assert table.latest() == {b"a": b"old", b"b": b"1"}
     admin.create_partitions({topic: 2})
-    # The keys' partition is another one now, as it is for a producer that counts partitions.
+    # The keys move to the new partition, as with a producer that hashes keys over all partitions.
     send(broker, topic, *((b"c", b"1"),) * 2, (b"a", b"new"), (b"b", None), partition=1)
-    taken(fetched)
+    take_fetched(fetched)
     assert table.latest() == {b"a": b"new", b"c": b"1"}
-    assert taken(fetched) == [(1, 0, 4)]
+    assert take_fetched(fetched) == [(1, 0, 4)]
     assert table.latest() == {b"a": b"new", b"c": b"1"}
-    assert taken(fetched) == []
+    assert take_fetched(fetched) == []
 
 
-def test_open_transactions_are_not_passed_by(broker: EmbeddedBroker, topic: str, fetched: Fetched) -> None:
+def test_a_read_ends_before_open_transactions(broker: EmbeddedBroker, topic: str, fetched: Fetched) -> None:
     broker.create_topic(topic)
     send(broker, topic, (b"a", b"1"))
     table = Table(broker, topic)
@@ -158,8 +158,8 @@ def test_open_transactions_are_not_passed_by(broker: EmbeddedBroker, topic: str,
             assert value not in before.values()
             end()
             assert table.latest() == {b"a": value, b"b": b"committed"}
-    # Each record and each marker once.
-    assert taken(fetched) == [(0, 0, 1), (0, 1, 4), (0, 4, 7)]
+    # Each record and each marker is fetched once.
+    assert take_fetched(fetched) == [(0, 0, 1), (0, 1, 4), (0, 4, 7)]
 
 
 def json_table(broker: EmbeddedBroker, topic: str, **options: str) -> Table:
@@ -175,13 +175,13 @@ def test_a_bad_record_fails_every_read(broker: EmbeddedBroker, topic: str, fetch
     for _ in range(2):
         with pytest.raises(DecodingError, match="offset 2: the value cannot be decoded"):
             table.latest()
-    assert lax.latest() == {"b": {"id": 2}}, "null removes the key"
+    assert lax.latest() == {"b": {"id": 2}}, "a null value removes the key"
 
 
-def test_records_that_say_what_is_wrong_with_them_stand_beside_the_good(
+def test_records_with_errors_are_kept_in_addition_to_decoded_ones(
     broker: EmbeddedBroker, topic: str, fetched: Fetched
 ) -> None:
-    """Whether they count is decided later."""
+    """`sources` decides later whether they count."""
     broker.create_topic(topic)
     send(broker, topic, (b"a", b'{"id": 1}'), (b"b", b'{"id": 1}'))
     table = json_table(broker, topic, keyDetails="true", valueDetails="true")
@@ -189,10 +189,10 @@ def test_records_that_say_what_is_wrong_with_them_stand_beside_the_good(
     send(broker, topic, (b"a", b"bad"), (b"b", b"bad"), (b"b", b'{"id": 2}'), (b"a", b"worse"))
     rows = {row["offset"]: (row["key"]["value"], row["value"]["value"]) for row in table.rows()}
     assert rows == {0: ("a", {"id": 1}), 3: ("b", None), 4: ("b", {"id": 2}), 5: ("a", None)}
-    assert taken(fetched) == [(0, 0, 2), (0, 2, 6)]
+    assert take_fetched(fetched) == [(0, 0, 2), (0, 2, 6)]
 
 
-def test_dead_letters_are_written_when_their_record_is_read(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_dead_letter_is_written_once_when_its_record_is_read(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     send(broker, topic, (b"a", b'{"id": 1}'), (b"a", b"bad"))
     table = json_table(broker, topic, onError="dead-letter")
@@ -201,7 +201,7 @@ def test_dead_letters_are_written_when_their_record_is_read(broker: EmbeddedBrok
         assert consumer.read_arrow(f"{topic}.dlq").column("value").to_pylist() == [b"bad"]
 
 
-def test_a_table_that_is_too_large_is_handed_on_as_it_comes(
+def test_a_table_that_is_too_large_is_not_cached(
     broker: EmbeddedBroker, topic: str, fetched: Fetched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic(topic)
@@ -210,14 +210,14 @@ def test_a_table_that_is_too_large_is_handed_on_as_it_comes(
     monkeypatch.setattr(table_reader, "TABLES", TableCache(clock=ManualClock(), size_bytes_max=1))
     small = Table(broker, topic, **{"kafka.max.partition.fetch.bytes": "1"})
     assert small.latest() == {b"a": b"3", b"b": b"3"}
-    assert len(small.rows()) == 2, "it is made before it shows that there is no room"
-    monkeypatch.setattr(table_reader, "_PORTION_BYTES", 1)
+    assert len(small.rows()) == 2, "the table is complete before its size is checked"
+    monkeypatch.setattr(table_reader, "_CHUNK_BYTES", 1)
     assert len(small.rows()) == 6
     assert small.latest() == {b"a": b"3", b"b": b"3"}
-    assert taken(fetched) == [(0, 0, 6)] * 4
+    assert take_fetched(fetched) == [(0, 0, 6)] * 4
 
 
-def test_keys_that_differ_in_bytes_alone_are_left_to_whoever_decodes_them(broker: EmbeddedBroker, topic: str) -> None:
+def test_keys_that_differ_only_in_bytes_are_both_kept(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     send(broker, topic, *((key, b"v") for key in (b'{"id":1}', b'{"id": 1}', b'{"id":1}')))
     table = Table(broker, topic, keyFormat="json", keySchema="id int")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.cloudpickle import register_pickle_by_value
 
-from rookery.pipelines.checkpoint_files import CheckpointFiles, mend_checkpoint
+from rookery.pipelines.checkpoint_files import CheckpointFiles, repair_checkpoint
 from rookery.spark.session import start_session
 from tests.spark.sink import faulty_sink
 from tests.support.spark import SESSION_SETTINGS
@@ -21,7 +21,7 @@ def main() -> None:
     # Workers do not have the tests on their path.
     register_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
     session.dataSource.register(faulty_sink.FaultySink)
-    mend_checkpoint(str(directory / "checkpoint"), CheckpointFiles(session))
+    repair_checkpoint(str(directory / "checkpoint"), CheckpointFiles(session))
     rows = session.readStream.option("maxFilesPerTrigger", 1).text(str(directory / "files")).repartition(2)
     writing = rows.writeStream.format("faulty-rookery").options(**given["options"])
     writing = writing.option("faults", str(directory / "faults")).trigger(availableNow=True)

@@ -1,4 +1,4 @@
-"""Pipelines in tests."""
+"""Runs a whole pipeline inside a test."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def run_pipeline(spark: "SparkSession", directory: Path, text: str) -> dict[str, Figures]:
-    """One that ends by itself; its last figures by flow."""
+    """Run a pipeline that ends by itself; return its last figures by flow."""
     pipeline = parse_pipeline(dedent(text), directory / "pipeline.yaml", {})
     flows = check_pipeline(spark, pipeline)
     create_topics(pipeline)
     last: dict[str, Figures] = {}
 
-    def take(figures: Sequence[Figures]) -> None:
+    def on_figures(figures: Sequence[Figures]) -> None:
         last.update({each.flow: each for each in figures})
 
     with LagLookup(pipeline.platform, SystemClock()) as lags:
-        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), take)
+        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), on_figures)
     return last

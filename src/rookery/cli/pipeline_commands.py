@@ -1,8 +1,9 @@
-"""What `rookery pipelines` does and prints; `pipelines` describes the commands."""
+"""The work and the output of the `rookery pipelines` commands; the module `pipelines` declares them."""
 
 import sys
 from dataclasses import asdict
 from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -16,8 +17,10 @@ from rookery.cli.output import Cell, Styled, note, print_json, print_table
 if TYPE_CHECKING:
     from rookery.pipelines.application import RunOptions
     from rookery.pipelines.progress import Figures
-    from rookery.pipelines.states import Found, RunningPipeline, StateDirectory
+    from rookery.pipelines.states import PipelineStatus, RunningPipeline, StateDirectory
 
+_TEMPLATES = files("rookery.pipelines") / "template_files"
+_NAME_PLACEHOLDER = "PIPELINE_NAME"
 _POLL_S = 0.1
 _MS_PER_S = 1000
 _STATE_STYLES = {"killed": "red", "failing": "yellow"}
@@ -25,14 +28,13 @@ _STATE_STYLES = {"killed": "red", "failing": "yellow"}
 
 def write_template(name: str, template: str, directory: Path) -> None:
     from rookery.pipelines.parser import PIPELINE_NAME, PIPELINE_NAME_FORM
-    from rookery.pipelines.templates import render
 
     if not PIPELINE_NAME.fullmatch(name):
         raise CommandError(f"the name {name} {PIPELINE_NAME_FORM}")
     path = directory / f"{name}.yaml"
     if path.exists():
-        raise CommandError(f"there is a file {path} already")
-    text = render(template, name)
+        raise CommandError(f"the file {path} already exists: choose another name or directory")
+    text = (_TEMPLATES / f"{template}.yaml").read_text().replace(_NAME_PLACEHOLDER, name)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -50,7 +52,7 @@ def print_validation(file: Path, options: "RunOptions", *, offline: bool, as_jso
         pipeline = validate(file, options, offline=offline)
     except PipelineError as error:
         rows = [
-            {"file": problem.place.file, "line": problem.place.line, "message": problem.message}
+            {"file": problem.location.file, "line": problem.location.line, "message": problem.message}
             for problem in error.problems
         ]
         if as_json:
@@ -109,7 +111,7 @@ def print_status(states: "StateDirectory", name: str, *, as_json: bool) -> None:
 
 
 def _print_flows(title: str, pipeline: "RunningPipeline") -> None:
-    """As `run` shows them, by the width of the terminal; all of them, however many there are."""
+    """Print all flows in the table of `run`, which fits the width of the terminal."""
     from rich.console import Console
 
     from rookery.pipelines.display import FlowTable
@@ -121,34 +123,36 @@ def _print_flows(title: str, pipeline: "RunningPipeline") -> None:
 def stop_pipeline(states: "StateDirectory", name: str, *, timeout_s: float) -> None:
     found = _find(states, name)
     if not states.signal_stop(name):
-        states.forget(name)
-        typer.echo(f"{name} does not run any more: its process {found.pipeline.pid} was killed")
+        states.remove_stale(name)
+        typer.echo(f"{name} is not running: its process {found.pipeline.pid} was killed")
         return
     clock = SystemClock()
     deadline_s = clock.monotonic() + timeout_s
     while (again := states.find(name)) is not None and again.alive:
         if clock.monotonic() > deadline_s:
-            raise CommandError(f"{name} has not ended within {timeout_s:g} s; process {found.pipeline.pid} still runs")
+            raise CommandError(
+                f"{name} has not stopped within {timeout_s:g} s: process {found.pipeline.pid} is still running"
+            )
         Event().wait(_POLL_S)
     typer.echo(f"stopped {name}")
 
 
-def _find(states: "StateDirectory", name: str) -> "Found":
+def _find(states: "StateDirectory", name: str) -> "PipelineStatus":
     found = states.find(name)
     if found is None:
-        known = ", ".join(each.pipeline.name for each in states.list()) or "none"
-        raise CommandError(f"no pipeline {name} runs on this machine; running: {known}")
+        running = ", ".join(each.pipeline.name for each in states.list()) or "none"
+        raise CommandError(f"no pipeline {name} is running on this machine; running pipelines: {running}")
     return found
 
 
-def _as_json(found: "Found") -> dict[str, object]:
+def _as_json(found: "PipelineStatus") -> dict[str, object]:
     pipeline = found.pipeline
     flows = [{**asdict(each), "lag_records": each.lag_records} for each in pipeline.flows]
     own = {"state": _state(found), "alive": found.alive, "lag_records": _records_behind(found)}
     return {**pipeline.to_json(), "flows": flows, **own}
 
 
-def _state(found: "Found") -> str:
+def _state(found: "PipelineStatus") -> str:
     if not found.alive:
         return "killed"
     states = {each.state for each in found.pipeline.flows}
@@ -157,12 +161,12 @@ def _state(found: "Found") -> str:
     return "running" if "running" in states else "starting"
 
 
-def _state_cell(found: "Found") -> Cell:
+def _state_cell(found: "PipelineStatus") -> Cell:
     state = _state(found)
     return Styled(state, _STATE_STYLES[state]) if state in _STATE_STYLES else state
 
 
-def _records_behind(found: "Found") -> int | None:
+def _records_behind(found: "PipelineStatus") -> int | None:
     from rookery.pipelines.progress import records_behind
 
     return records_behind(each.lags for each in found.pipeline.flows)
@@ -175,7 +179,7 @@ def _flow_row(figures: "Figures") -> list[Cell]:
         figures.batch_id if figures.batches else None,
         figures.rows_in,
         figures.rows_out,
-        *(None if figures.is_over else round(rate) for rate in (figures.rows_in_per_s, figures.rows_out_per_s)),
+        *(None if figures.has_ended else round(rate) for rate in (figures.rows_in_per_s, figures.rows_out_per_s)),
         figures.batch_ms,
         figures.lag_records,
         None if figures.lag_s is None else f"{figures.lag_s:.1f}",

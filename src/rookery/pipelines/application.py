@@ -1,4 +1,4 @@
-"""`rookery pipelines run` and `validate`: reads the file, starts Spark, checks, runs, and cleans up behind it all."""
+"""The work of `rookery pipelines run` and `validate`: read the file, start Spark, check, run the flows, clean up."""
 
 import os
 import signal
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from rookery.base.clock import Clock, SystemClock
 from rookery.base.errors import RookeryError
 from rookery.base.values import value_class
-from rookery.pipelines.display import shown
-from rookery.pipelines.metrics import FiguresCollector, served
+from rookery.pipelines.display import figures_display
+from rookery.pipelines.metrics import FiguresCollector, serve_metrics
 from rookery.pipelines.parser import read_pipeline
 from rookery.pipelines.progress import Figures
 from rookery.pipelines.spec import AvailableNow, ConsoleSink, FlowFailedError, Pipeline
@@ -34,20 +34,20 @@ class RunOptions:
     master: str = LOCAL_MASTER
     settings: Mapping[str, str] = field(repr=False)
     metrics_host: str = "127.0.0.1"
-    # None: not served; 0: the system chooses.
+    # None: metrics are not served; 0: the operating system chooses a free port.
     metrics_port: int | None = None
-    # Whatever the file says: what is there now, then the end.
+    # Process the available records, then end, whatever trigger the file has.
     available_now: bool = False
 
 
 def validate(file: Path, options: RunOptions, *, offline: bool) -> Pipeline:
-    """Raises PipelineError."""
+    """Check the pipeline in `file` and return it; `offline` skips the platform and Spark. Raises PipelineError."""
     pipeline = read_pipeline(file)
     if not offline:
         from rookery.pipelines.platform import check_platform
 
         check_platform(pipeline)
-        # What Spark's own part needs takes seconds to load: only a pipeline that has come so far waits for it.
+        # Importing PySpark takes seconds: import it only after the cheaper checks have passed.
         from rookery.pipelines.checks import check_pipeline
 
         log = _states().new_log(f"{pipeline.name}.validate")
@@ -62,7 +62,7 @@ def _states() -> StateDirectory:
 
 @contextmanager
 def spark_session(pipeline: Pipeline, options: RunOptions, log: Path) -> "Iterator[SparkSession]":
-    """What Spark itself has to say goes to `log`. Failures of queries are explained in a sentence, on the terminal."""
+    """Start a Spark session whose own log lines go to `log`; the terminal shows failures of queries in one sentence."""
     with logging_to(log):
         try:
             session = start_session(pipeline.name, master=options.master, settings=options.settings, log=log)
@@ -75,7 +75,7 @@ def spark_session(pipeline: Pipeline, options: RunOptions, log: Path) -> "Iterat
 
 
 def _stop(session: "SparkSession") -> None:
-    """A JVM that was killed cannot be stopped; what it did to the pipeline has been told."""
+    """Stop the session. If the JVM was killed, there is nothing to stop, and the runner has reported the failure."""
     try:
         session.stop()
     except Exception as error:
@@ -84,7 +84,10 @@ def _stop(session: "SparkSession") -> None:
 
 
 def run(file: Path, options: RunOptions, *, say: Callable[[str], None]) -> None:
-    """Until the pipeline ends, or somebody ends it. Raises PipelineError, FlowFailedError, AlreadyRunningError."""
+    """Run the pipeline in `file` until it ends, or until SIGTERM or Ctrl-C.
+
+    `say` is called with each status line for the user. Raises PipelineError, FlowFailedError, AlreadyRunningError.
+    """
     from rookery.pipelines.platform import check_platform
 
     pipeline = read_pipeline(file)
@@ -96,19 +99,19 @@ def run(file: Path, options: RunOptions, *, say: Callable[[str], None]) -> None:
         collector = FiguresCollector(pipeline.name)
         address = None
         if options.metrics_port is not None:
-            port = resources.enter_context(served(collector, options.metrics_host, options.metrics_port))
+            port = resources.enter_context(serve_metrics(collector, options.metrics_host, options.metrics_port))
             address = f"http://{options.metrics_host}:{port}/metrics"
-        notes = _Notes(pipeline, options, address, write, clock)
-        notes.update(())
+        state_writer = _StateWriter(pipeline, options, address, write, clock)
+        state_writer.update(())
         stop = resources.enter_context(stopping_on_signals())
         check_platform(pipeline)
         say(f"{pipeline.name}: starting Spark on {options.master}")
         log = states.new_log(pipeline.name)
         session = resources.enter_context(spark_session(pipeline, options, log))
-        # Spark takes Ctrl-C for itself when it starts.
+        # Starting Spark replaces the handler of SIGINT: install ours again.
         resources.enter_context(stopping_on_signals(stop))
         try:
-            _run_flows(session, pipeline, stop, (notes.update, collector.take), clock=clock, say=say)
+            _run_flows(session, pipeline, stop, (state_writer.update, collector.update), clock=clock, say=say)
         except FlowFailedError as error:
             raise FlowFailedError(f"{error}\nSpark's own log is {log}") from None
 
@@ -117,7 +120,7 @@ def _run_flows(
     session: "SparkSession",
     pipeline: Pipeline,
     stop: Event,
-    takers: Sequence[Callable[[Sequence[Figures]], None]],
+    listeners: Sequence[Callable[[Sequence[Figures]], None]],
     *,
     clock: Clock,
     say: Callable[[str], None],
@@ -131,21 +134,24 @@ def _run_flows(
 
     flows = check_pipeline(session, pipeline)
     for topic in create_topics(pipeline):
-        say(f"{pipeline.name}: made the topic {topic}")
+        say(f"{pipeline.name}: created the topic {topic}")
     write_pins(pipeline, CheckpointFiles(session))
-    # The console's rows and a live table would overwrite each other.
+    # The rows of a console sink and a live table would overwrite each other.
     live = sys.stdout.isatty() and not any(isinstance(sink, ConsoleSink) for sink in pipeline.sinks)
-    with LagLookup(pipeline.platform, clock) as lags, shown(pipeline.name, live=live, now_s=clock.monotonic) as show:
+    with (
+        LagLookup(pipeline.platform, clock) as lags,
+        figures_display(pipeline.name, live=live, now_s=clock.monotonic) as show,
+    ):
 
         def on_figures(figures: Sequence[Figures]) -> None:
-            for take in (*takers, show):
-                take(figures)
+            for listener in (*listeners, show):
+                listener(figures)
 
         Runner(pipeline, flows, lags=lags, clock=clock).run(stop, on_figures)
 
 
-class _Notes:
-    """Keeps the state directory up to date, about once a second."""
+class _StateWriter:
+    """Writes the pipeline's state to the state directory, at most once per second."""
 
     def __init__(
         self,
@@ -178,13 +184,13 @@ class _Notes:
 
 @contextmanager
 def stopping_on_signals(stop: Event | None = None) -> Iterator[Event]:
-    """SIGTERM and Ctrl-C set the event; who waits for it ends cleanly."""
+    """Set the event on SIGTERM and Ctrl-C, so that the code that waits for it can end cleanly."""
     event = stop or Event()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def set_event(number: int, frame: FrameType | None) -> None:
         event.set()
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, set_event) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield event
     finally:

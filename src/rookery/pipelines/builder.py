@@ -1,14 +1,18 @@
-"""Flows: what a pipeline's file says, as DataFrames that are ready to be written, one for each sink.
+"""Builds the flows of a pipeline: one DataFrame per sink, ready to be written.
 
-A flow is one streaming query, in a Spark session of its own in which the names of the file are views: SQL refers to
-them, and two flows that read the same source do not share its progress. Everything is analysed by Spark while it is
-built; what Spark objects to becomes a `Problem` at the line that it is about, and what depends on it is left out.
+A flow is one streaming query in its own Spark session. The names of the file are temporary views of that session: SQL
+refers to them, and two flows that read the same source do not share its progress. Spark analyses each relation while it
+is built; an error of the analysis becomes a `Problem` at the line that caused it, and the relations that depend on the
+failed one are not built.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import reduce
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,10 +22,8 @@ from pyspark.sql.types import StructType
 from rookery.base.values import value_class
 from rookery.dead_letters.standard import TRANSFORMATION
 from rookery.pipelines.explanations import explain
-from rookery.pipelines.origins import dead_letter_origins, dependencies, keeps_bytes
-from rookery.pipelines.progress import COUNT, DEAD_LETTERS, ROWS_OUT, observation_name
-from rookery.pipelines.python_functions import FunctionError, load_function
-from rookery.pipelines.refused_counts import RefusedCounts
+from rookery.pipelines.origins import dead_letter_origins, dependencies, needs_raw_bytes
+from rookery.pipelines.progress import COUNT, DEAD_LETTERS, ROWS_OUT, RefusedCounts, observation_name
 from rookery.pipelines.sink_rows import SinkRowsError, sink_rows, visible
 from rookery.pipelines.sources import FailedRows, SourceReadError, SourceRows, read_source
 from rookery.pipelines.spec import (
@@ -29,9 +31,9 @@ from rookery.pipelines.spec import (
     RAW_COLUMNS,
     RECORD_COLUMNS,
     DeduplicateTransform,
+    Location,
     Pipeline,
     PipelineError,
-    Place,
     Problem,
     PythonTransform,
     Sink,
@@ -45,7 +47,12 @@ from rookery.pipelines.spec import (
 from rookery.pipelines.steps import ERROR_COLUMN, MissingColumnError, PatternError, apply_step
 from rookery.spark.postgres.errors import PostgresError
 
-_REFUSALS = (
+
+class FunctionError(Exception):
+    """A Python function of the pipeline cannot be used; the message says why."""
+
+
+_BUILD_ERRORS: Final = (
     PySparkException,
     MissingColumnError,
     PatternError,
@@ -58,8 +65,11 @@ _REFUSALS = (
 
 @value_class
 class Flow:
-    """`sink` is None of the flow that writes dead letters only. `rows` has the columns that its writer wants;
-    `record_type` are those of a record before it was encoded. `refused` counts what its writer makes dead letters of.
+    """One streaming query, ready to start.
+
+    `sink` is None for the flow that writes only dead letters. `rows` has the columns that the writer expects, and
+    `record_type` the columns of a record before it is encoded. `refused` counts the rows that the sink refuses and that
+    become dead letters.
     """
 
     name: str
@@ -70,19 +80,20 @@ class Flow:
 
 
 def build_flows(
-    spark: SparkSession, pipeline: Pipeline, *, letters_come_later: bool = False
+    spark: SparkSession, pipeline: Pipeline, *, dead_letters_start_late: bool = False
 ) -> tuple[list[Flow], list[Problem]]:
-    """Those that Spark agrees to, and everything that it objects to.
+    """Build all flows; return the flows that Spark accepts and the problems of the others.
 
-    The flow of dead letters is the first, since one that begins at the latest records must not begin after a sink that
-    passes a bad one over. With `letters_come_later` sinks have begun before it, and it looks at everything there is.
+    The flow of dead letters comes first: if it started at the latest offsets after a sink did, it would miss a bad
+    record that the sink skipped in between. `dead_letters_start_late` says that sinks have started before it in an
+    earlier run; it then reads its topics from the earliest offsets.
     """
     problems: list[Problem] = []
     flows: list[Flow] = []
     built: set[str] = set()
     for sink in (*([None] if dead_letter_origins(pipeline) else []), *pipeline.sinks):
         name = DEAD_LETTER_FLOW if sink is None else sink.name
-        is_late = sink is None and letters_come_later
+        is_late = sink is None and dead_letters_start_late
         builder = FlowBuilder(spark.newSession(), _from_earliest(pipeline) if is_late else pipeline, name)
         try:
             rows = builder.dead_letters() if sink is None else builder.rows(sink)
@@ -111,7 +122,7 @@ def _from_earliest(pipeline: Pipeline) -> Pipeline:
 
 
 def _problems_of(spark: SparkSession, pipeline: Pipeline, names: Collection[str]) -> Iterator[Problem]:
-    """A flow stops at the first problem: those that are in its way, or in nobody's, are found here."""
+    """Build relations that no flow has built, because an earlier problem stopped it or because no sink uses them."""
     builder = FlowBuilder(spark.newSession(), pipeline, DEAD_LETTER_FLOW)
     for name in names:
         try:
@@ -121,18 +132,22 @@ def _problems_of(spark: SparkSession, pipeline: Pipeline, names: Collection[str]
 
 
 @contextmanager
-def refused_at(place: Place, text_place: Place | None = None) -> Iterator[None]:
-    """What Spark objects to is a problem of this place; `text_place` is where the first line of a SQL text is."""
+def errors_reported_at(location: Location, text_location: Location | None = None) -> Iterator[None]:
+    """Turn an error of the body into a PipelineError at `location`.
+
+    `text_location` is the location of the first line of a SQL text: if the error names a line of the text, the problem
+    is reported at that line.
+    """
     try:
         yield
-    except _REFUSALS as error:
+    except _BUILD_ERRORS as error:
         found = explain(str(error))
-        where = place if text_place is None or found.line is None else text_place.below(found.line - 1)
+        where = location if text_location is None or found.line is None else text_location.below(found.line - 1)
         raise PipelineError([Problem(where, found.message)]) from error
 
 
 class FlowBuilder:
-    """The relations of one flow, made when they are needed."""
+    """Builds the relations of one flow on demand."""
 
     def __init__(self, session: SparkSession, pipeline: Pipeline, flow: str) -> None:
         self._session = session
@@ -150,12 +165,12 @@ class FlowBuilder:
         return reduce(lambda one, other: one.unionByName(other), letters)
 
     def rows(self, sink: Sink) -> DataFrame:
-        """What the flow of a sink writes."""
+        """Return the rows that the flow of `sink` writes."""
         relation = self.relation(sink.source)
-        with refused_at(sink.place):
+        with errors_reported_at(sink.location):
             rows = sink_rows(sink, relation, self._pipeline)
             if not rows.isStreaming:
-                raise SinkRowsError(f"nothing in {sink.source} is a stream: only tables are below it")
+                raise SinkRowsError(f"{sink.source} is not a stream: it reads only tables")
             return rows.observe(observation_name(ROWS_OUT), F.count(F.lit(1)).alias(COUNT))
 
     def _dead_letters(self, origin: str) -> Iterator[DataFrame]:
@@ -163,8 +178,8 @@ class FlowBuilder:
 
         source = self._pipeline.sources.get(origin)
         if isinstance(source, TopicSource) and source.is_table:
-            # The flow of dead letters is the one that streams it.
-            with refused_at(source.place):
+            # Flows read a table in batches; the flow of dead letters streams it, so that each bad record is found once.
+            with errors_reported_at(source.location):
                 self._failed[origin] = self._read(replace(source, is_table=False)).failed
         else:
             self.relation(origin)
@@ -180,7 +195,7 @@ class FlowBuilder:
             yield letters.observe(name, F.count(F.lit(1)).alias(COUNT))
 
     def relation(self, name: str) -> DataFrame:
-        """A source or a transform by its name, with everything below it."""
+        """Return the source or transform `name`, built with everything that it reads."""
         found = self._relations.get(name)
         if found is None:
             found = self._relations[name] = self._build(name)
@@ -194,7 +209,7 @@ class FlowBuilder:
             rows = self._transform(transform)
             watermark = None if isinstance(transform, DeduplicateTransform) else transform.watermark
         else:
-            with refused_at(source.place):
+            with errors_reported_at(source.location):
                 read = self._read(source)
             self._failed[name] = read.failed
             rows = read.rows
@@ -202,8 +217,8 @@ class FlowBuilder:
         return _watermarked(rows, watermark)
 
     def _read(self, source: Source) -> SourceRows:
-        keeps = keeps_bytes(self._pipeline, source.name, self._flow)
-        return read_source(self._session, self._pipeline, source, flow=self._flow, keeps_bytes=keeps)
+        keeps = needs_raw_bytes(self._pipeline, source.name, self._flow)
+        return read_source(self._session, self._pipeline, source, flow=self._flow, needs_raw_bytes=keeps)
 
     def _transform(self, transform: Transform) -> DataFrame:
         below = [self.relation(name) for name in dependencies(self._pipeline, transform.name)]
@@ -211,13 +226,13 @@ class FlowBuilder:
             case StepsTransform():
                 return self._apply_steps(transform, below[0])
             case SqlTransform():
-                with refused_at(transform.text_place, transform.text_place):
+                with errors_reported_at(transform.text_location, transform.text_location):
                     return self._session.sql(transform.text)
             case PythonTransform():
-                with refused_at(transform.place):
+                with errors_reported_at(transform.location):
                     return _call(transform, below)
             case DeduplicateTransform():
-                with refused_at(transform.place):
+                with errors_reported_at(transform.location):
                     keys = list(transform.keys)
                     return (
                         below[0].dropDuplicatesWithinWatermark(keys)
@@ -228,10 +243,10 @@ class FlowBuilder:
     def _apply_steps(self, transform: StepsTransform, rows: DataFrame) -> DataFrame:
         on_error = self._pipeline.on_error
         if on_error == "dead-letter" and transform.name not in dead_letter_origins(self._pipeline):
-            # Nobody would write the dead letter of a row that fails.
+            # No flow writes dead letters of these steps: a row that fails would be dropped silently.
             on_error = "fail"
         for step in transform.steps:
-            with refused_at(step.place):
+            with errors_reported_at(step.location):
                 rows = apply_step(step, rows, on_error=on_error)
         if ERROR_COLUMN not in rows.columns:
             return rows
@@ -243,12 +258,12 @@ class FlowBuilder:
 def _watermarked(rows: DataFrame, watermark: Watermark | None) -> DataFrame:
     if watermark is None:
         return rows
-    with refused_at(watermark.place):
+    with errors_reported_at(watermark.location):
         return rows.withWatermark(watermark.column, watermark.delay)
 
 
 def _call(transform: PythonTransform, arguments: list[DataFrame]) -> DataFrame:
-    function = load_function(transform.file, transform.function)
+    function = _load_function(transform.file, transform.function)
     try:
         made = function(*arguments)
     except PySparkException:
@@ -256,11 +271,29 @@ def _call(transform: PythonTransform, arguments: list[DataFrame]) -> DataFrame:
     except Exception as error:
         raise FunctionError(f"{transform.function} failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, DataFrame):
-        raise FunctionError(f"{transform.function} must return a DataFrame, and returned {type(made).__name__}")
+        raise FunctionError(f"{transform.function} must return a DataFrame, but returned {type(made).__name__}")
     return made
 
 
+def _load_function(file: Path, name: str) -> Callable[..., Any]:
+    """Run `file` and return its function `name`.
+
+    The file is executed as a module that cannot be imported by name: Spark then pickles its functions by value, with
+    everything that they use, so that executors need no copy of the file.
+    """
+    module = ModuleType(f"pipeline:{file.name}")
+    module.__file__ = str(file)
+    try:
+        exec(compile(file.read_text(), str(file), "exec"), module.__dict__)
+    except Exception as error:
+        raise FunctionError(f"{file} cannot be run: {type(error).__name__}: {error}") from error
+    function = module.__dict__.get(name)
+    if not callable(function):
+        raise FunctionError(f"{file} has no function {name}")
+    return function  # type: ignore[no-any-return]  # the type of the user's function is unknown
+
+
 def _as_records(rows: DataFrame) -> DataFrame:
-    """Rows of the pipeline with the columns of the source that dead letters are made of."""
+    """Rename the columns of the pipeline's rows to those of the source, from which dead letters are made."""
     names = {**RECORD_COLUMNS, **RAW_COLUMNS}
     return rows.select(*(F.col(shown).alias(name) for name, shown in names.items()), ERROR_COLUMN)

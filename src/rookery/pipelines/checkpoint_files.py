@@ -1,4 +1,4 @@
-"""Small files beside checkpoints, wherever these are: on this machine, or on a file system that Spark knows."""
+"""Access to the files of checkpoints, on the local disk or on any file system that Hadoop supports."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 
 class CheckpointFiles:
-    """Paths with a scheme (`s3://...`) are asked of Hadoop, by the session; without one they are local."""
+    """Paths with a scheme (`s3://...`) go through Hadoop, which needs `session`; paths without one are local."""
 
     def __init__(self, session: "SparkSession | None" = None) -> None:
         self._session = session
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory; nothing if there is none."""
+        """Return the names in a directory; an empty list if it does not exist."""
         if "://" not in directory:
             path = Path(directory)
             return [each.name for each in path.iterdir()] if path.is_dir() else []
@@ -22,7 +22,7 @@ class CheckpointFiles:
         return [each.getPath().getName() for each in system.listStatus(target)] if system.exists(target) else []
 
     def read(self, file: str) -> str | None:
-        """None: there is no such file."""
+        """Return the text of a file; None if it does not exist."""
         if "://" not in file:
             return Path(file).read_text() if Path(file).is_file() else None
         system, target = self._hadoop(file)
@@ -61,9 +61,12 @@ class CheckpointFiles:
         return target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), target
 
 
-def mend_checkpoint(checkpoint: str, files: CheckpointFiles) -> None:
-    """Of a query that was killed while it wrote its very first offsets: Spark 4.3 finds a temporary file of them, takes
-    the checkpoint for that of another query, and refuses to start."""
+def repair_checkpoint(checkpoint: str, files: CheckpointFiles) -> None:
+    """Remove temporary files from a checkpoint that has no offsets yet.
+
+    A query that is killed while it writes its very first offsets leaves a temporary file. Without the removal, Spark
+    4.3 would take the checkpoint for that of another query and refuse to start, at every restart.
+    """
     directory = f"{checkpoint}/offsets"
     names = files.names(directory)
     if all(name.startswith(".") for name in names):
@@ -72,7 +75,7 @@ def mend_checkpoint(checkpoint: str, files: CheckpointFiles) -> None:
 
 
 def has_unfinished_batch(checkpoint: str, files: CheckpointFiles) -> bool:
-    """Whether the query ended inside a micro-batch, with which it begins when it is started again."""
+    """Return whether the query ended inside a micro-batch; its next run then repeats that batch first."""
     return _last_batch(f"{checkpoint}/offsets", files) > _last_batch(f"{checkpoint}/commits", files)
 
 

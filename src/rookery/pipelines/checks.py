@@ -1,7 +1,7 @@
-"""What must be true before a pipeline starts, and Spark is needed to tell: it agrees, and sinks take what is written.
+"""The checks before a pipeline starts that need Spark: its queries are valid, and its sinks accept the rows.
 
-Each check gives problems with their places, and all are told at once. The platform was asked before
-(`platform.check_platform`): of what it does not have, Spark would complain in other words.
+Each check yields problems with their locations, and one `PipelineError` reports all of them. `platform.check_platform`
+runs before: for a missing topic or table, Spark would report an error that is harder to understand.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from rookery.base.errors import RookeryError
 from rookery.pipelines.builder import Flow, build_flows
 from rookery.pipelines.checkpoint_files import CheckpointFiles
-from rookery.pipelines.explanations import explain, in_words_of_the_file
-from rookery.pipelines.pins import check_pins, letters_come_later
+from rookery.pipelines.explanations import explain, with_file_keys
+from rookery.pipelines.pins import check_pins, dead_letters_start_late
 from rookery.pipelines.platform import registry_client
 from rookery.pipelines.sinks import output_mode
 from rookery.pipelines.spec import Pipeline, PipelineError, PostgresSink, Problem, TopicSink
@@ -28,9 +28,9 @@ _NOT_FOUND: Final = 404
 
 
 def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
-    """The flows, ready to start; or PipelineError."""
+    """Build and check the flows; return them ready to start. Raises PipelineError."""
     files = CheckpointFiles(spark)
-    flows, problems = build_flows(spark, pipeline, letters_come_later=letters_come_later(pipeline, files))
+    flows, problems = build_flows(spark, pipeline, dead_letters_start_late=dead_letters_start_late(pipeline, files))
     problems += check_pins(pipeline, files)
     for flow in flows:
         problems += [*_check_output_mode(flow, pipeline), *_check_postgres(flow), *_check_schema(flow, pipeline)]
@@ -40,7 +40,7 @@ def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
 
 
 def _check_output_mode(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
-    """Spark's own rules about watermarks, aggregates and output modes, which it applies only when a query starts."""
+    """Apply Spark's rules on watermarks, aggregates and output modes, which Spark itself checks when a query starts."""
     jvm: Any = flow.rows.sparkSession._jvm
     plan: Any = flow.rows._jdf.queryExecution().analyzed()
     modes = jvm.org.apache.spark.sql.streaming.OutputMode
@@ -48,8 +48,8 @@ def _check_output_mode(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
     try:
         jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
     except PySparkException as error:
-        place = pipeline.place if flow.sink is None else flow.sink.place
-        yield Problem(place, explain(str(error)).message)
+        location = pipeline.location if flow.sink is None else flow.sink.location
+        yield Problem(location, explain(str(error)).message)
 
 
 def _check_postgres(flow: Flow) -> Iterator[Problem]:
@@ -65,11 +65,11 @@ def _check_postgres(flow: Flow) -> Iterator[Problem]:
         problems += column_problems(sink.connection, sink.table, flow.record_type.names, sink.key)
     except PostgresError as error:
         problems = [str(error)]
-    yield from (Problem(sink.place, f"table {sink.table}: {problem}") for problem in problems)
+    yield from (Problem(sink.location, f"table {sink.table}: {problem}") for problem in problems)
 
 
 def _check_schema(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
-    """The schema that a topic sink will register must be compatible with those that are there. Registers nothing."""
+    """Check that the schema that a topic sink will register is compatible with the registered ones; registers none."""
     sink = flow.sink
     if not isinstance(sink, TopicSink) or sink.value_format not in SCHEMA_TYPES or flow.record_type is None:
         return
@@ -83,12 +83,12 @@ def _check_schema(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
             found = client.test_compatibility(subject, Schema(text, SCHEMA_TYPES[sink.value_format]))
     except RegistryRequestError as error:
         if error.status != _NOT_FOUND:
-            yield Problem(sink.place, str(error))
+            yield Problem(sink.location, str(error))
         elif text is None:
-            yield Problem(sink.place, f"value_schema is needed: the registry has no schema {subject}")
+            yield Problem(sink.location, f"the sink needs value_schema, since the registry has no schema {subject}")
     except (FormatError, RookeryError) as error:
-        yield Problem(sink.place, in_words_of_the_file(str(error)))
+        yield Problem(sink.location, with_file_keys(str(error)))
     else:
         if not found.is_compatible:
             reasons = "; ".join(found.messages) or "the registry does not say why"
-            yield Problem(sink.place, f"what would be written is incompatible with {subject}: {reasons}")
+            yield Problem(sink.location, f"the schema of the rows is incompatible with {subject}: {reasons}")

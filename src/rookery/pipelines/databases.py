@@ -1,4 +1,4 @@
-"""Questions about a pipeline to its databases: do its tables and queries answer, may its user write."""
+"""Checks a pipeline against its PostgreSQL databases: tables and queries can be read, and the user may write."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def _check_source(source: PostgresSource) -> Iterator[Problem]:
     try:
         plan_parts(source.connection, table=source.table, query=source.query, partition_column=None, partitions=1)
     except PostgresError as error:
-        yield Problem(source.place, str(error))
+        yield Problem(source.location, str(error))
 
 
 def _check_sink(sink: PostgresSink) -> Iterator[Problem]:
@@ -34,4 +34,4 @@ def _check_sink(sink: PostgresSink) -> Iterator[Problem]:
         )
     except PostgresError as error:
         problems = [str(error)]
-    yield from (Problem(sink.place, f"table {sink.table}: {problem}") for problem in problems)
+    yield from (Problem(sink.location, f"table {sink.table}: {problem}") for problem in problems)

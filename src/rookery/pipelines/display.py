@@ -1,4 +1,4 @@
-"""What a running pipeline shows: a live table in a terminal, and a line now and then everywhere else."""
+"""The progress display of a running pipeline: a live table in a terminal, and lines of text everywhere else."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ _TEXT_COLUMNS: Final = (_NAME, "state")
 _LEAST_IMPORTANT_FIRST: Final = ("batch", "out/s", "rows in", "rows out", "behind", "dead letters", "in/s")
 _NAME_WIDTH_MIN: Final = 32
 _COLUMN_GAP: Final = 2
-# Title, empty lines, the columns' titles (two lines where they are folded), their rule, and the last line.
-_LINES_AROUND: Final = 7
+# Title, empty lines, column titles (folded to two lines at most), the rule below them, and the last line.
+_OTHER_LINES: Final = 7
 _STYLES: Final = {
     "running": "green",
     "restarting": "yellow",
@@ -34,10 +34,12 @@ _HOUR_S: Final = 3600
 
 
 @contextmanager
-def shown(title: str, *, live: bool, now_s: "Callable[[], float]") -> "Iterator[Callable[[Sequence[Figures]], None]]":
-    """What it gives shows figures, as often as that makes sense."""
+def figures_display(
+    title: str, *, live: bool, now_s: "Callable[[], float]"
+) -> "Iterator[Callable[[Sequence[Figures]], None]]":
+    """Yield a function that shows figures; it may be called often, and limits how often it writes."""
     if not live:
-        lines = Lines(now_s)
+        lines = LineDisplay(now_s)
         yield lines.show
         lines.finish()
         return
@@ -47,8 +49,8 @@ def shown(title: str, *, live: bool, now_s: "Callable[[], float]") -> "Iterator[
         yield lambda figures: view.update(FlowTable(title, figures))
 
 
-class Lines:
-    """A line for each flow whose state changed, or every five seconds if it did something."""
+class LineDisplay:
+    """Writes a line for a flow when its state changes, and every five seconds while it runs batches."""
 
     def __init__(self, now_s: "Callable[[], float]") -> None:
         self._now_s = now_s
@@ -65,7 +67,7 @@ class Lines:
                 self._write(each)
 
     def finish(self) -> None:
-        """The last word of each flow."""
+        """Write the last figures of each flow."""
         for flow, each in self._last.items():
             if self._shown.get(flow) != each:
                 self._write(each)
@@ -73,11 +75,11 @@ class Lines:
     def _write(self, figures: Figures) -> None:
         self._shown[figures.flow] = figures
         self._shown_at_s[figures.flow] = self._now_s()
-        sys.stdout.write(f"{line(figures)}\n")
+        sys.stdout.write(f"{figures_line(figures)}\n")
         sys.stdout.flush()
 
 
-def line(figures: Figures) -> str:
+def figures_line(figures: Figures) -> str:
     cells = dict(zip(_COLUMNS, _cells(figures), strict=True))
     rest = [f"{name} {cells[name]}" for name in _COLUMNS[2:] if cells[name] != "-"]
     reason = [figures.error] if figures.error else []
@@ -88,7 +90,7 @@ def _cells(figures: Figures) -> list[str]:
     return [
         figures.flow,
         figures.state,
-        *("-" if figures.is_over else f"{rate:,.0f}" for rate in (figures.rows_in_per_s, figures.rows_out_per_s)),
+        *("-" if figures.has_ended else f"{rate:,.0f}" for rate in (figures.rows_in_per_s, figures.rows_out_per_s)),
         f"{figures.rows_in:,}",
         f"{figures.rows_out:,}",
         f"{figures.batch_ms:,} ms" if figures.batches else "-",
@@ -105,11 +107,11 @@ def duration_text(seconds: float) -> str:
 
 
 class FlowTable:
-    """A table of flows for a terminal of any width, which rich asks for again when the terminal has changed.
+    """A table of flows for a terminal of any size; rich renders it again when the terminal is resized.
 
-    A narrow terminal shows fewer columns, and each of them whole: a figure that is cut off is worse than none. Names
-    that are too long are folded. What is wrong with flows stands below, in full. Where there are more flows than lines,
-    those with an error come first.
+    A narrow terminal shows fewer columns, and none of them truncated: a truncated figure would be read as a wrong one.
+    Long names are folded. The errors of flows follow the table, in full. If there are more flows than lines, flows with
+    an error are shown first.
     """
 
     def __init__(self, title: str, figures: Sequence[Figures], *, is_live: bool = True) -> None:
@@ -121,10 +123,10 @@ class FlowTable:
         from rich.text import Text
 
         errors = [Text(f"{each.flow}: {each.error}", overflow="fold") for each in self._figures if each.error]
-        used = sum(len(each.wrap(console, options.max_width)) for each in errors) + _LINES_AROUND
-        # A live view must not be higher than the terminal, which could not draw it again.
-        room = max(console.height - used, 1) if self._is_live else len(self._figures)
-        shown, rest = _visible(self._figures, room)
+        used = sum(len(each.wrap(console, options.max_width)) for each in errors) + _OTHER_LINES
+        # A live view must fit the terminal: rich cannot redraw lines that have scrolled out of it.
+        lines_max = max(console.height - used, 1) if self._is_live else len(self._figures)
+        shown, rest = _select_flows(self._figures, lines_max)
         yield self._table(shown, options.max_width)
         if rest:
             yield Text(f"and {rest} more: rookery pipelines status {self._title}", style="dim")
@@ -147,7 +149,7 @@ class FlowTable:
                 column,
                 justify="left" if is_text else "right",
                 overflow="fold",
-                # All room that is left is the name's.
+                # The name takes the remaining width.
                 width=None if column == _NAME else _width(column, rows),
             )
         for each, row in zip(figures, rows, strict=True):
@@ -156,17 +158,17 @@ class FlowTable:
         return table
 
 
-def _visible(figures: Sequence[Figures], room: int) -> tuple[list[Figures], int]:
-    """Those that fit into so many lines, in their order, and how many do not."""
-    if len(figures) <= room:
+def _select_flows(figures: Sequence[Figures], lines_max: int) -> tuple[list[Figures], int]:
+    """Return the flows that fit into `lines_max` lines, in their order, and the number of flows that do not fit."""
+    if len(figures) <= lines_max:
         return list(figures), 0
-    troubled_first = sorted(figures, key=lambda each: each.error is None)
-    chosen = {each.flow for each in troubled_first[:room]}
-    return [each for each in figures if each.flow in chosen], len(figures) - room
+    errors_first = sorted(figures, key=lambda each: each.error is None)
+    chosen = {each.flow for each in errors_first[:lines_max]}
+    return [each for each in figures if each.flow in chosen], len(figures) - lines_max
 
 
 def fitting_columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
-    """Without the least important ones, until the others fit. The name may be folded to `_NAME_WIDTH_MIN`."""
+    """Drop the least important columns until the others fit. The name may be folded to `_NAME_WIDTH_MIN`."""
     chosen = list(_COLUMNS)
     for column in _LEAST_IMPORTANT_FIRST:
         name_width = min(_width(_NAME, rows), _NAME_WIDTH_MIN)
@@ -178,5 +180,5 @@ def fitting_columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
 
 
 def _width(column: str, rows: Sequence[Mapping[str, str]]) -> int:
-    """Of its widest cell; its title may stand on several lines."""
+    """Return the width of the column's widest cell or title word; a title may take several lines."""
     return max(*map(len, column.split()), *(len(row[column]) for row in rows), 0)

@@ -1,7 +1,8 @@
-"""Spark's error messages as one sentence, with the line of the SQL text that they are about. Pure.
+"""Reduces Spark's error messages to one sentence and the line of the SQL text that they name. Pure.
 
-Spark writes the plan or the text behind what is wrong, and wraps what Python raised in its own words and a traceback.
-What our source and sink raise names options of Spark's; who wrote a pipeline knows the keys of its file.
+Spark appends the plan or the SQL text to a message, and wraps a Python exception in its own text and a traceback. Our
+source and sink name options of Spark in their messages; here these become the keys of the pipeline's file, which is
+what the author of a pipeline has written.
 """
 
 import re
@@ -33,7 +34,7 @@ _PREFIX_HINT: Final = ". In Spark these options begin with kafka., as kafka.secu
 
 
 class Explanation(NamedTuple):
-    """`line` counts from one; None if the message names none."""
+    """A sentence for the user. `line` counts from one and is None if the message names no line."""
 
     message: str
     line: int | None
@@ -42,33 +43,33 @@ class Explanation(NamedTuple):
 def explain(text: str) -> Explanation:
     match = _LINE.search(text)
     line = int(match[1]) if match else None
-    ours, raised = restore(text), read_traceback(text)
-    if ours is not None:
-        return Explanation(shortened(in_words_of_the_file(" ".join(str(ours).split()))), line)
+    own_error, raised = restore(text), read_traceback(text)
+    if own_error is not None:
+        return Explanation(shortened(with_file_keys(" ".join(str(own_error).split()))), line)
     if raised is not None:
-        return Explanation(_said(raised), line)
+        return Explanation(_python_message(raised), line)
     end = min((found.start() for found in (match, _END.search(text)) if found), default=len(text))
     message = " ".join(_CONDITION.sub("", text[:end]).split())
     return Explanation(shortened(message) or shortened(text.strip()), line)
 
 
-def _said(raised: Raised) -> str:
-    """What Python raised, without its class, if it has something to say."""
+def _python_message(raised: Raised) -> str:
+    """Return the message of a Python exception; its class name if the message is empty."""
     end = _END.search(raised.message)
-    said = " ".join((raised.message[: end.start()] if end else raised.message).split())
-    # Spark's own, of a query inside foreachBatch.
-    said = _CONDITION.sub("", said)
-    return shortened(in_words_of_the_file(said or raised.class_name))
+    message = " ".join((raised.message[: end.start()] if end else raised.message).split())
+    # An exception of a query that ran inside foreachBatch begins with Spark's condition.
+    message = _CONDITION.sub("", message)
+    return shortened(with_file_keys(message or raised.class_name))
 
 
-def in_words_of_the_file(message: str) -> str:
-    """Options as keys of a pipeline's file. Those that it has below `options` keep their names."""
+def with_file_keys(message: str) -> str:
+    """Replace names of Spark options by keys of the pipeline's file; options given below `options` keep their names."""
     message = _OPTION.sub(lambda found: _FILE_KEYS[found[1]], message.replace(_PREFIX_HINT, ""))
     return _CLIENT_OPTION.sub(_platform_key, message)
 
 
 def _platform_key(found: re.Match[str]) -> str:
-    """Hosts, too, are named kafka.something."""
+    """Return the key without `kafka.`; a name that is no setting, such as the host kafka.example, stays."""
     name = found[1]
     if name == "*":
         return "platform"

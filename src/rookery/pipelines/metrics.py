@@ -1,4 +1,4 @@
-"""A running pipeline's figures for Prometheus: `rookery pipelines run --metrics-port`. docs/pipelines.md lists them."""
+"""Serves a running pipeline's figures to Prometheus (`rookery pipelines run --metrics-port`); see docs/pipelines.md."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from rookery.pipelines.progress import Figures
 _PREFIX: Final = "rookery_pipeline_"
 _LABELS: Final = ("pipeline", "flow")
 _MS_PER_S: Final = 1000
-# Name without the prefix, what it says, and the figure.
+# Name without the prefix, help text, and the figure.
 COUNTERS: Final[Sequence[tuple[str, str, Callable[[Figures], float]]]] = (
     ("rows_in", "Rows read from sources", lambda figures: figures.rows_in),
     ("rows_out", "Rows written to the sink", lambda figures: figures.rows_out),
@@ -36,7 +36,7 @@ class FiguresCollector(Collector):
         self._pipeline = pipeline
         self._figures: Sequence[Figures] = ()
 
-    def take(self, figures: Sequence[Figures]) -> None:
+    def update(self, figures: Sequence[Figures]) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
@@ -55,8 +55,8 @@ class FiguresCollector(Collector):
 
 
 @contextmanager
-def served(collector: FiguresCollector, host: str, port: int) -> Iterator[int]:
-    """Serves `/metrics`; gives the port, which the system chooses for 0."""
+def serve_metrics(collector: FiguresCollector, host: str, port: int) -> Iterator[int]:
+    """Serve `/metrics` and yield the port; for port 0 the operating system chooses one."""
     registry = CollectorRegistry()
     registry.register(collector)
     server, thread = start_http_server(port, host, registry)

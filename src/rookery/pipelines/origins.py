@@ -1,8 +1,8 @@
-"""Who reads what, and where dead letters come from. Pure.
+"""Which relations a relation reads, and where dead letters come from. Pure.
 
-A dead letter's origin is a source whose records may not be decoded, or a transform whose steps may fail for a row. One
-flow writes them all, so that sinks may come, go and change places without a dead letter more or less. Besides, a sink
-whose table refuses rows writes dead letters of its own.
+The origin of a dead letter is a source whose records can fail to decode, or a transform whose steps can fail for a row.
+One flow writes the dead letters of all origins, so that adding, removing or reordering sinks neither loses nor repeats
+a dead letter. In addition, a sink whose table refuses rows writes dead letters itself.
 """
 
 import re
@@ -23,12 +23,15 @@ from rookery.pipelines.spec import (
 )
 
 _WORD: Final = re.compile(r"\w+")
-# Transforms whose rows are still records.
-_Link: TypeAlias = StepsTransform | DeduplicateTransform
+# Transforms whose output rows each belong to one input record.
+_RowTransform: TypeAlias = StepsTransform | DeduplicateTransform
 
 
 def dependencies(pipeline: Pipeline, name: str) -> tuple[str, ...]:
-    """What a transform takes its rows from. Any word of SQL that is a name above counts: one too many does no harm."""
+    """Return the relations that the transform `name` reads; none for a source.
+
+    For SQL, every word that is the name of a relation above counts: a superfluous dependency does no harm.
+    """
     transform = pipeline.transforms.get(name)
     match transform:
         case StepsTransform() | DeduplicateTransform():
@@ -44,14 +47,14 @@ def dependencies(pipeline: Pipeline, name: str) -> tuple[str, ...]:
 
 
 def _names_above(pipeline: Pipeline, name: str) -> Mapping[str, str]:
-    """By their lower case: SQL does not care."""
+    """Return the names above `name`, by their lower case, since SQL ignores case."""
     transforms = list(pipeline.transforms)
     names = (*pipeline.sources, *transforms[: transforms.index(name)])
     return {each.lower(): each for each in names}
 
 
 def needed_by(pipeline: Pipeline, name: str) -> set[str]:
-    """A name and everything below it."""
+    """Return `name` and everything that it reads, directly or indirectly."""
     found: set[str] = set()
     pending = [name]
     while pending:
@@ -62,15 +65,19 @@ def needed_by(pipeline: Pipeline, name: str) -> set[str]:
     return found
 
 
-def keeps_bytes(pipeline: Pipeline, source: str, flow: str) -> bool:
-    """Whether steps, or the flow's own sink, may make dead letters of this source's records, and so need bytes."""
-    return any(_root(pipeline, name) == source for name in _failing_transforms(pipeline)) or any(
-        record_source(pipeline, sink) == source for sink in refusing_sinks(pipeline) if sink.name == flow
+def needs_raw_bytes(pipeline: Pipeline, source: str, flow: str) -> bool:
+    """Return whether steps, or the sink of `flow`, can turn records of `source` into dead letters, which hold the
+    records' original bytes.
+    """
+    return any(_topic_source(pipeline, name) == source for name in _failing_transforms(pipeline)) or any(
+        record_source(pipeline, sink) == source for sink in dead_letter_sinks(pipeline) if sink.name == flow
     )
 
 
 def dead_letter_origins(pipeline: Pipeline) -> tuple[str, ...]:
-    """By their names, and not in the file's order: a checkpoint knows them by their places."""
+    """Return the origins of dead letters, sorted by name: a checkpoint identifies them by position, and the order of
+    the file may change.
+    """
     if pipeline.on_error != "dead-letter":
         return ()
     sources = (
@@ -81,50 +88,49 @@ def dead_letter_origins(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(sorted((*sources, *_failing_transforms(pipeline))))
 
 
-def refusing_sinks(pipeline: Pipeline) -> tuple[PostgresSink, ...]:
-    """Those whose table may refuse rows, which then become dead letters."""
+def dead_letter_sinks(pipeline: Pipeline) -> tuple[PostgresSink, ...]:
+    """Return the sinks whose tables may refuse rows, which then become dead letters."""
     if pipeline.on_error != "dead-letter":
         return ()
     return tuple(sink for sink in pipeline.sinks if isinstance(sink, PostgresSink))
 
 
 def record_source(pipeline: Pipeline, sink: PostgresSink) -> str | None:
-    """The topic's source, if each row of the sink is one record of it. Behind SQL and Python nobody can tell."""
-    return _root(pipeline, sink.source, (StepsTransform, DeduplicateTransform))
+    """Return the topic source of which each row of the sink is one record; None after SQL or Python, whose rows cannot
+    be traced to records.
+    """
+    return _topic_source(pipeline, sink.source, (StepsTransform, DeduplicateTransform))
 
 
-def refused_topic(pipeline: Pipeline, sink: PostgresSink) -> str | None:
-    """Where rows go that the sink's table refuses; None: to `<topic>.dlq` of the record that each is."""
+def sink_dead_letter_topic(pipeline: Pipeline, sink: PostgresSink) -> str | None:
+    """Return the topic for rows that the sink's table refuses; None for `<topic>.dlq` of each row's record."""
     if pipeline.dead_letter_topic is not None or record_source(pipeline, sink) is not None:
         return pipeline.dead_letter_topic
     return dead_letter_topic(pipeline.group_id(sink.name))
 
 
-def dead_letter_roots(pipeline: Pipeline) -> tuple[str, ...]:
-    """The sources whose records may become dead letters."""
-    of_sinks = (record_source(pipeline, sink) for sink in refusing_sinks(pipeline))
-    found = (*roots(pipeline, dead_letter_origins(pipeline)), *(name for name in of_sinks if name is not None))
-    return tuple(dict.fromkeys(found))
-
-
-def roots(pipeline: Pipeline, origins: tuple[str, ...]) -> tuple[str, ...]:
-    """The sources whose records the dead letters of these origins are."""
-    found = (name if name in pipeline.sources else _root(pipeline, name) for name in origins)
-    return tuple(dict.fromkeys(name for name in found if name is not None))
+def dead_letter_sources(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return the sources whose records can become dead letters."""
+    origins = dead_letter_origins(pipeline)
+    of_origins = (name if name in pipeline.sources else _topic_source(pipeline, name) for name in origins)
+    of_sinks = (record_source(pipeline, sink) for sink in dead_letter_sinks(pipeline))
+    return tuple(dict.fromkeys(name for name in (*of_origins, *of_sinks) if name is not None))
 
 
 def _failing_transforms(pipeline: Pipeline) -> Iterator[str]:
-    """Those with steps that convert values, of rows that are still records of a topic."""
+    """Yield the transforms with steps that convert values, if their rows can be traced to records of a topic."""
     for name, transform in pipeline.transforms.items():
         if pipeline.on_error == "dead-letter" and isinstance(transform, StepsTransform):
             converts = any(isinstance(step, Cast | ToTimestamp) for step in transform.steps)
-            if converts and _root(pipeline, name) is not None:
+            if converts and _topic_source(pipeline, name) is not None:
                 yield name
 
 
-def _root(pipeline: Pipeline, name: str, links: tuple[type[_Link], ...] = (StepsTransform,)) -> str | None:
-    """The streamed topic that is below a chain of such transforms."""
-    while isinstance(transform := pipeline.transforms.get(name), links):
+def _topic_source(
+    pipeline: Pipeline, name: str, kinds: tuple[type[_RowTransform], ...] = (StepsTransform,)
+) -> str | None:
+    """Return the streamed topic source that `name` reads through a chain of transforms of these `kinds`, if any."""
+    while isinstance(transform := pipeline.transforms.get(name), kinds):
         name = transform.source
     source = pipeline.sources.get(name)
     return name if isinstance(source, TopicSource) and not source.is_table else None

@@ -1,8 +1,9 @@
-"""What checkpoints were made for, noted beside them in `_pipeline.json`: what a flow may go on with, and what not.
+"""Pins each checkpoint to the target that it was made for, in `_pipeline.json` next to the checkpoints.
 
-Spark knows a checkpoint by its directory only. One that is used for something else loses or repeats rows without a
-word: a Parquet directory skips the batches whose numbers it has, a topic gets what belongs to another one, and the flow
-of dead letters counts the places where its sources stand in its plan. All of that is refused before the start.
+Spark identifies a checkpoint by its directory alone. A flow that continues from the checkpoint of a different target
+would silently lose or repeat rows: a Parquet directory skips batches whose numbers it already has, a topic receives the
+records of another one, and the flow of dead letters resumes its sources by their position in its plan. All of that is
+refused before the start.
 """
 
 import json
@@ -23,7 +24,7 @@ from rookery.pipelines.spec import (
     TopicSource,
 )
 
-# No sink can have a name, and so a directory, that begins with an underscore.
+# The parser refuses sink names that begin with an underscore, so this is never the checkpoint directory of a flow.
 _FILE: Final = "_pipeline.json"
 _FILE_METADATA: Final = "_spark_metadata"
 _NO_BATCH: Final = -1
@@ -33,21 +34,21 @@ def check_pins(pipeline: Pipeline, files: CheckpointFiles) -> Iterator[Problem]:
     pinned = _read(pipeline, files)
     for sink in pipeline.sinks:
         before, now = pinned.get(sink.name), _target(sink)
-        if _is_begun(pipeline, sink.name, files) and before is not None and before != now:
+        if _has_started(pipeline, sink.name, files) and before is not None and before != now:
             yield Problem(
-                sink.place,
-                f"the checkpoint {pipeline.checkpoint_of(sink.name)} was made for {before}, and the sink now is "
-                f"{now}: restore it, or give the sink a new name, and it begins anew",
+                sink.location,
+                f"the checkpoint {pipeline.checkpoint_of(sink.name)} was made for {before}, but the sink now writes to "
+                f"{now}: restore the old target, or give the sink a new name, so that it starts from the beginning",
             )
         elif isinstance(sink, ParquetSink):
             yield from _check_parquet(sink, pipeline, files)
-    before, now = pinned.get(DEAD_LETTER_FLOW), _letters(pipeline)
-    if now and before and _is_begun(pipeline, DEAD_LETTER_FLOW, files) and before != now:
+    before, now = pinned.get(DEAD_LETTER_FLOW), _dead_letter_parts(pipeline)
+    if now and before and _has_started(pipeline, DEAD_LETTER_FLOW, files) and before != now:
         directory = pipeline.checkpoint_of(DEAD_LETTER_FLOW)
         yield Problem(
-            pipeline.place,
-            f"the checkpoint {directory} was made for the dead letters of {before}, and there now are those of "
-            f"{now}: restore them; or remove {directory}, and the dead letters of all records that the topics "
+            pipeline.location,
+            f"the checkpoint {directory} was made for the dead letters of {before}, but the file now has those of "
+            f"{now}: restore the old ones; or remove {directory}, and the dead letters of all records that the topics "
             "still have are written again",
         )
 
@@ -57,28 +58,30 @@ def _check_parquet(sink: ParquetSink, pipeline: Pipeline, files: CheckpointFiles
     begun = _last_batch(files.names(f"{pipeline.checkpoint_of(sink.name)}/offsets"))
     if written > begun:
         yield Problem(
-            sink.place,
-            f"{sink.path} has batches up to {written} that the checkpoint {pipeline.checkpoint_of(sink.name)} does not "
-            "know, and Spark would leave out new rows with these numbers: restore the names of pipeline and sink, or "
+            sink.location,
+            f"{sink.path} has batches up to {written}, which the checkpoint {pipeline.checkpoint_of(sink.name)} does "
+            "not have, and Spark would skip new batches with these numbers: restore the names of pipeline and sink, or "
             "the checkpoint, or write to another directory",
         )
 
 
 def write_pins(pipeline: Pipeline, files: CheckpointFiles) -> None:
-    """To be called before the flows start. What was noted of sinks that are not in the file now stays."""
+    """Write the pins; to be called before the flows start. Pins of sinks that are not in the file any more are kept."""
     pins = _read(pipeline, files) | {sink.name: _target(sink) for sink in pipeline.sinks}
-    letters = _letters(pipeline)
+    letters = _dead_letter_parts(pipeline)
     if letters:
         pins[DEAD_LETTER_FLOW] = letters
     files.write(f"{pipeline.checkpoint}/{_FILE}", json.dumps({"version": 1, "flows": pins}, indent=2) + "\n")
 
 
-def letters_come_later(pipeline: Pipeline, files: CheckpointFiles) -> bool:
-    """Whether sinks have begun and the flow of dead letters has not: it must look at what they pass over from now on,
-    which may be older than where a new flow would begin.
+def dead_letters_start_late(pipeline: Pipeline, files: CheckpointFiles) -> bool:
+    """Return whether sinks have started and the flow of dead letters has not.
+
+    The flow must then read from the earliest offsets: the records that the sinks skip from now on may be older than the
+    offset at which a new flow would start.
     """
-    has_begun = any(_is_begun(pipeline, sink.name, files) for sink in pipeline.sinks)
-    return has_begun and not _is_begun(pipeline, DEAD_LETTER_FLOW, files)
+    has_sink_started = any(_has_started(pipeline, sink.name, files) for sink in pipeline.sinks)
+    return has_sink_started and not _has_started(pipeline, DEAD_LETTER_FLOW, files)
 
 
 def _read(pipeline: Pipeline, files: CheckpointFiles) -> dict[str, str]:
@@ -86,12 +89,12 @@ def _read(pipeline: Pipeline, files: CheckpointFiles) -> dict[str, str]:
     return {} if text is None else dict(json.loads(text)["flows"])
 
 
-def _is_begun(pipeline: Pipeline, flow: str, files: CheckpointFiles) -> bool:
+def _has_started(pipeline: Pipeline, flow: str, files: CheckpointFiles) -> bool:
     return "metadata" in files.names(pipeline.checkpoint_of(flow))
 
 
 def _target(sink: Sink) -> str:
-    """The kind and the name of what is written to. Not the server: it may move."""
+    """Return the kind and the name of the sink's target, without the server's address, which may change."""
     match sink:
         case TopicSink(topic=topic):
             return f"topic {topic}"
@@ -103,8 +106,8 @@ def _target(sink: Sink) -> str:
             return "the console"
 
 
-def _letters(pipeline: Pipeline) -> str:
-    """The places where sources stand in the plan, in its order: see `FlowBuilder.dead_letters`."""
+def _dead_letter_parts(pipeline: Pipeline) -> str:
+    """Return the sources of the dead-letter flow's plan, in their order there (`FlowBuilder.dead_letters`)."""
     return ", ".join(part for origin in dead_letter_origins(pipeline) for part in _parts(pipeline, origin))
 
 
@@ -117,6 +120,6 @@ def _parts(pipeline: Pipeline, origin: str) -> list[str]:
 
 
 def _last_batch(names: list[str]) -> int:
-    """Of a log of Spark's: files are named by batches, some with a suffix."""
+    """Return the last batch of one of Spark's logs, whose files are named by their batches, some with a suffix."""
     numbers = (name.partition(".")[0] for name in names)
     return max((int(number) for number in numbers if number.isdecimal()), default=_NO_BATCH)

@@ -1,6 +1,6 @@
-"""Questions about a pipeline to the platform it runs on: are its topics there, does its registry answer.
+"""Checks a pipeline against its platform: topics exist, the registry responds. Creates missing topics.
 
-`check_platform` needs no Spark, and so takes a moment where the start of a JVM takes seconds.
+`check_platform` needs no Spark: it returns in well under the seconds that the start of a JVM takes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,8 @@ from rookery.client.settings.admin import ADMIN_KEYS
 from rookery.client.sync import Admin, NewTopic
 from rookery.dead_letters.standard import dead_letter_topic
 from rookery.pipelines.databases import check_databases
-from rookery.pipelines.fields import nearest
-from rookery.pipelines.origins import dead_letter_roots, refused_topic, refusing_sinks
+from rookery.pipelines.fields import suggestion
+from rookery.pipelines.origins import dead_letter_sinks, dead_letter_sources, sink_dead_letter_topic
 from rookery.pipelines.spec import Pipeline, PipelineError, Problem, TopicSink, TopicSource
 from rookery.serdes import RegistryClient
 from rookery.spark.option_table import REGISTRY_PREFIX
@@ -21,14 +21,14 @@ _URL = f"{REGISTRY_PREFIX}url"
 
 
 def check_platform(pipeline: Pipeline) -> None:
-    """Raises PipelineError with everything that is missing on the platform and in databases."""
+    """Raise PipelineError with all problems of the platform and of databases, if there are any."""
     problems = [*check_topics(pipeline), *check_registry(pipeline), *check_databases(pipeline)]
     if problems:
         raise PipelineError(problems)
 
 
 def check_topics(pipeline: Pipeline) -> list[Problem]:
-    """Those that are read must exist."""
+    """Check that the topics that the pipeline reads exist."""
     sources = [source for source in pipeline.sources.values() if isinstance(source, TopicSource)]
     if not sources and not written_topics(pipeline):
         return []
@@ -36,12 +36,12 @@ def check_topics(pipeline: Pipeline) -> list[Problem]:
         with _admin(pipeline) as admin:
             existing = {topic.name for topic in admin.list_topics()}
     except AuthenticationError as error:
-        return [Problem(pipeline.platform_place, str(error))]
+        return [Problem(pipeline.platform_location, str(error))]
     except RookeryError as error:
         address = pipeline.bootstrap_servers
-        return [Problem(pipeline.platform_place, f"no broker answers at bootstrap.servers {address}: {error}")]
+        return [Problem(pipeline.platform_location, f"no broker answers at bootstrap.servers {address}: {error}")]
     return [
-        Problem(source.place, f"there is no topic {topic}{_similar(topic, existing)}")
+        Problem(source.location, f"there is no topic {topic}{_similar(topic, existing)}")
         for source in sources
         for topic in source.topics
         if topic not in existing
@@ -49,27 +49,29 @@ def check_topics(pipeline: Pipeline) -> list[Problem]:
 
 
 def _similar(topic: str, existing: Iterable[str]) -> str:
-    hint = nearest(topic, existing)
+    hint = suggestion(topic, existing)
     return hint if "did you mean" in hint else f": rookery topics create {topic}"
 
 
 def written_topics(pipeline: Pipeline) -> dict[str, int | None]:
-    """The topics that the pipeline writes to, and how many partitions they shall have if they have to be made."""
+    """Return the topics that the pipeline writes to, with their partition counts in case they are created; None leaves
+    the count to the broker.
+    """
     written: dict[str, int | None] = {
         sink.topic: sink.partitions for sink in pipeline.sinks if isinstance(sink, TopicSink)
     }
-    for name in dead_letter_roots(pipeline):
+    for name in dead_letter_sources(pipeline):
         source = pipeline.sources[name]
         if isinstance(source, TopicSource):
             named = pipeline.dead_letter_topic
             written |= {named or dead_letter_topic(topic): None for topic in source.topics}
-    topics = (refused_topic(pipeline, sink) for sink in refusing_sinks(pipeline))
+    topics = (sink_dead_letter_topic(pipeline, sink) for sink in dead_letter_sinks(pipeline))
     written |= {topic: None for topic in topics if topic is not None}
     return written
 
 
 def create_topics(pipeline: Pipeline) -> list[str]:
-    """Makes the topics that are written to and are missing; their names. Raises ApiError."""
+    """Create the missing topics that the pipeline writes to; return their names. Raises ApiError."""
     wanted = written_topics(pipeline)
     if not wanted:
         return []
@@ -83,7 +85,7 @@ def create_topics(pipeline: Pipeline) -> list[str]:
         outcomes = admin.create_topics(missing) if missing else []
     for outcome in outcomes:
         if outcome.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise ApiError(outcome.error, f"topic {outcome.name}: {outcome.message or 'it cannot be made'}")
+            raise ApiError(outcome.error, f"topic {outcome.name}: {outcome.message or 'it cannot be created'}")
     return [topic.name for topic in missing]
 
 
@@ -94,7 +96,7 @@ def check_registry(pipeline: Pipeline) -> Iterator[Problem]:
         with registry_client(pipeline) as client:
             client.list_types()
     except RookeryError as error:
-        yield Problem(pipeline.platform_place, str(error))
+        yield Problem(pipeline.platform_location, str(error))
 
 
 def registry_client(pipeline: Pipeline) -> RegistryClient:

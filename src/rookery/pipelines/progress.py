@@ -1,9 +1,9 @@
-"""What Spark reports of micro-batches, as the figures that people watch. Pure.
+"""Turns Spark's reports on micro-batches into the figures that the user sees. Pure.
 
 A `BatchReport` is one of Spark's progress reports; `advance` folds it into the `Figures` of its flow. Rows are counted
-by observations that `builder` puts into each query, since Spark counts a source once for every time that a query uses
-it, and counts nothing for most sinks. A report's lag is that of its batch's end; while a batch runs long or a flow is
-started again, the broker is asked (`lag`).
+by observations that `builder` adds to each query, since Spark counts a source once for every use in the query, and
+counts nothing for most sinks. A report has the lag at the end of its batch; during a long batch, and while a flow waits
+for its restart, `lag` asks the broker instead.
 """
 
 import json
@@ -22,6 +22,8 @@ ROWS_OUT: Final = "rows_out"
 DEAD_LETTERS: Final = "dead_letters"
 COUNT: Final = "count"
 _MS_PER_S: Final = 1000
+# Spark keeps its last 100 reports.
+_REFUSED_BATCHES_MAX: Final = 1000
 
 
 def observation_name(kind: str, source: str = "") -> str:
@@ -30,7 +32,7 @@ def observation_name(kind: str, source: str = "") -> str:
 
 @value_class(kw_only=True)
 class BatchReport:
-    """`ran` is whether a batch was run, and not only looked for."""
+    """One progress report of Spark. `ran` is False if the trigger found no new data and ran no batch."""
 
     run_id: str
     batch_id: int
@@ -45,23 +47,23 @@ class BatchReport:
 
     @property
     def lags(self) -> dict[str, int] | None:
-        """By partition; None if no source tells."""
+        """The lag by partition; None if no source reports its latest offsets."""
         return partition_lags(gaps(self.ends, self.latest)) if self.latest else None
 
 
 def gaps(ends: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, int]:
-    """By how many offsets partitions are behind; those that are not are left out."""
+    """Return the number of offsets between `ends` and `latest`, for the partitions where it is positive."""
     found = ((tp, latest[tp] - end) for tp, end in ends.items() if tp in latest)
     return {tp: gap for tp, gap in found if gap > 0}
 
 
-def partition_lags(behind: Mapping[TopicPartition, int]) -> dict[str, int]:
-    """The form in which figures are written to files and shown."""
-    return {str(partition): gap for partition, gap in behind.items()}
+def partition_lags(lags: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """Return the lags by `topic-partition`, the form of the figures in files and in the display."""
+    return {str(partition): lag for partition, lag in lags.items()}
 
 
 def read_report(text: str) -> BatchReport:
-    """From the JSON of a StreamingQueryProgress."""
+    """Parse the JSON of a StreamingQueryProgress."""
     report: dict[str, Any] = json.loads(text)
     sources: list[dict[str, Any]] = report.get("sources", [])
     observed: dict[str, dict[str, Any]] = report.get("observedMetrics", {})
@@ -77,19 +79,19 @@ def read_report(text: str) -> BatchReport:
         rows_in_per_s=_rate(sources),
         batch_ms=durations.get("triggerExecution", 0),
         ends=_offsets(sources, "endOffset"),
-        # A query's very first batch is empty and ends where it begins: how far topics reach is not looked at before.
+        # The very first batch of a query is empty and reports its start offset as the latest one: not the real end.
         latest=_offsets((each for each in sources if each.get("startOffset") is not None), "latestOffset"),
     )
 
 
 def _observed(observed: Mapping[str, Mapping[str, Any]], kind: str) -> int | None:
-    """The sum over all sources; None if nothing was observed."""
+    """Return the sum of the observations of a kind; None if there are none."""
     counts = [row.get(COUNT) or 0 for name, row in observed.items() if name.partition(".")[0] == kind]
     return sum(counts) if counts else None
 
 
 def _rate(sources: Iterable[Mapping[str, Any]]) -> float:
-    """How quickly rows came since the last trigger; of a first batch, how quickly they were worked off."""
+    """Return the rate at which rows came since the last trigger; for a first batch, the rate of processing."""
     total = 0.0
     for source in sources:
         rates = [_number(source.get(name)) for name in ("inputRowsPerSecond", "processedRowsPerSecond")]
@@ -98,12 +100,12 @@ def _rate(sources: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _number(value: object) -> float:
-    """Spark leaves out, or writes as texts, rates that are no numbers."""
+    """Return a rate, or 0 for NaN and infinity, which Spark omits or writes as strings."""
     return value if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
 def _offsets(sources: Iterable[Mapping[str, Any]], name: str) -> dict[TopicPartition, Offset]:
-    """Of those sources that count offsets in partitions of topics."""
+    """Return the offsets of the sources whose offsets are by topic and partition."""
     found: dict[TopicPartition, Offset] = {}
     for source in sources:
         value = source.get(name)
@@ -121,11 +123,33 @@ def _parsed(text: str) -> Any:
         return None
 
 
+class RefusedCounts:
+    """How many rows of each batch of one flow the sink refused, and wrote as dead letters instead.
+
+    The sink adds counts in Spark's thread while it writes a batch. Spark's later report of the batch counts these rows
+    as written; `correct` subtracts them. Batch numbers continue over the restarts of a flow.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+
+    def add(self, batch_id: int, count: int) -> None:
+        if count:
+            self._counts[batch_id] = self._counts.get(batch_id, 0) + count
+        if len(self._counts) > _REFUSED_BATCHES_MAX:
+            del self._counts[min(self._counts)]
+
+    def correct(self, report: BatchReport) -> BatchReport:
+        """Return the report with the refused rows counted as dead letters, and not as rows written to the sink."""
+        count = self._counts.get(report.batch_id, 0)
+        return replace(report, rows_out=max(report.rows_out - count, 0), dead_letters=report.dead_letters + count)
+
+
 @value_class(kw_only=True)
 class Figures:
-    """What people watch of one flow. Totals count from the pipeline's start; None is unknown.
+    """The figures of one flow that the user sees. Totals count from the pipeline's start; None means unknown.
 
-    `lags` has the records that are not processed yet, by `topic-partition`, without those where there are none.
+    `lags` has the number of records that are not processed yet, by `topic-partition`, for partitions that have some.
     """
 
     flow: str
@@ -145,8 +169,8 @@ class Figures:
     error: str | None = None
 
     @property
-    def is_over(self) -> bool:
-        """It has totals, and no rates any more."""
+    def has_ended(self) -> bool:
+        """Whether the flow has ended: it has totals, but no rates any more."""
         return self.state in ("finished", "failed", "stopped", "killed")
 
     @property
@@ -155,10 +179,10 @@ class Figures:
 
 
 def records_behind(lags: Iterable[Mapping[str, int] | None]) -> int | None:
-    """The records that one flow or another has not processed yet, each counted once; None if no flow knows.
+    """Return how many records at least one flow has not processed yet, each counted once; None if no lag is known.
 
-    Flows that read the same partition stand at different offsets of it. What the slowest has before it includes what
-    the others have before them, so that of each partition the largest lag counts, and the lags are not added.
+    Flows that read the same partition are at different offsets of it. The records that the slowest one has not
+    processed include those of the others: the largest lag of each partition counts, and lags of flows are not added.
     """
     known = [each for each in lags if each is not None]
     most: dict[str, int] = {}
@@ -169,10 +193,10 @@ def records_behind(lags: Iterable[Mapping[str, int] | None]) -> int | None:
 
 
 def advance(figures: Figures, report: BatchReport) -> Figures:
-    """A report that was counted already changes nothing but lag and rates."""
+    """Return `figures` with `report` added; a report that was counted already changes only lag and rates."""
     lags = report.lags
     if lags is not None:
-        # How old new records are, the broker is asked a moment later.
+        # The age of new records is unknown until the broker is asked, up to two seconds later.
         figures = replace(figures, lags=lags, lag_s=(figures.lag_s or None) if lags else 0.0)
     if not report.ran:
         return replace(figures, rows_in_per_s=0.0, rows_out_per_s=0.0)
@@ -193,7 +217,9 @@ def advance(figures: Figures, report: BatchReport) -> Figures:
 
 
 def _rows_out_per_s(report: BatchReport) -> float:
-    """In proportion to what came in; a batch without input only empties its state."""
+    """Return the rate of rows written, in proportion to the rate of rows read; for a batch that read nothing (and, for
+    example, only closed windows), the rate within the batch.
+    """
     if report.rows_in and report.rows_in_per_s:
         return report.rows_in_per_s * report.rows_out / report.rows_in
     return report.rows_out * _MS_PER_S / max(report.batch_ms, 1)

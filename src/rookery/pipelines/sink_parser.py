@@ -1,13 +1,12 @@
-"""The sinks of a pipeline's file: topics, Parquet, PostgreSQL, the console. Each becomes one flow."""
+"""Parses the sinks of a pipeline's file: topics, Parquet, PostgreSQL, the console. Each becomes one flow."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-from rookery.pipelines.fields import Fields
+from rookery.pipelines.fields import Fields, resolve_path
 from rookery.pipelines.source_parser import format_choice, topic_name
 from rookery.pipelines.spec import ConsoleSink, OutputMode, ParquetSink, PostgresSink, Sink, TopicSink
-from rookery.pipelines.values import beside
 from rookery.spark.option_table import parse_size_bytes
 
 
@@ -19,14 +18,14 @@ def _topic(source: str, fields: Fields, file: Path) -> TopicSink:
     topic = topic_name(fields)
     return TopicSink(
         name=fields.text("name") or topic,
-        place=fields.place_of("topic"),
+        location=fields.location_of("topic"),
         source=source,
         topic=topic,
         key=fields.text("key"),
         key_format=format_choice(fields, "key_format"),
         value_format=format_choice(fields, "value_format"),
         value_schema=fields.text("value_schema"),
-        partitions=fields.whole("partitions", 0, minimum=1) or None,
+        partitions=fields.whole_number("partitions", 0, minimum=1) or None,
         output_mode=_output_mode(fields, "append", "update"),
         options=dict(fields.pairs("options")),
     )
@@ -41,12 +40,12 @@ def _parquet(source: str, fields: Fields, file: Path) -> ParquetSink:
     size = fields.text("target_file_size")
     size_bytes = None if size is None else parse_size_bytes(size)
     if size is not None and not size_bytes:
-        fields.complain("target_file_size", f"target_file_size is {size}, and must be a size such as 64 MB")
+        fields.add_problem("target_file_size", f"target_file_size is {size}, but must be a size such as 64 MB")
     return ParquetSink(
         name=fields.text("name") or Path(path).name,
-        place=fields.place_of("parquet"),
+        location=fields.location_of("parquet"),
         source=source,
-        path=beside(file, path),
+        path=resolve_path(file, path),
         partition_by=fields.texts("partition_by"),
         target_file_size_bytes=size_bytes,
         options=dict(fields.pairs("options")),
@@ -58,12 +57,12 @@ def _postgres(source: str, fields: Fields, file: Path) -> PostgresSink:
     key = fields.texts("key")
     mode = _output_mode(fields, "append", "update")
     if mode == "update" and not key:
-        fields.complain("output_mode", "output_mode update needs a key: rows replace those with the same key")
+        fields.add_problem("output_mode", "output_mode update needs a key: rows replace those with the same key")
     if fields.has("delete_when") and not key:
-        fields.complain("delete_when", "delete_when needs a key: rows are deleted by their key")
+        fields.add_problem("delete_when", "delete_when needs a key: rows are deleted by their key")
     return PostgresSink(
         name=fields.text("name") or table,
-        place=fields.place_of("postgres"),
+        location=fields.location_of("postgres"),
         source=source,
         connection=fields.required("postgres"),
         table=table,
@@ -76,10 +75,10 @@ def _postgres(source: str, fields: Fields, file: Path) -> PostgresSink:
 
 def _console(source: str, fields: Fields, file: Path) -> ConsoleSink:
     if not fields.flag("console"):
-        fields.complain("console", "console must be true")
+        fields.add_problem("console", "console must be true")
     return ConsoleSink(
         name=fields.text("name") or "console",
-        place=fields.place_of("console"),
+        location=fields.location_of("console"),
         source=source,
         output_mode=_output_mode(fields, "append", "update", "complete"),
         options=dict(fields.pairs("options")),

@@ -1,6 +1,6 @@
-"""Rows as sinks write them: without the columns that only say where they come from, and encoded for topics.
+"""Prepares the rows of each sink: drops the columns that describe the source record, and encodes rows for topics.
 
-A table may refuse rows: where these become dead letters, each row comes with the record that it is.
+If rows that a table refuses become dead letters, each row carries its source record.
 """
 
 from typing import TYPE_CHECKING
@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType, DataType, StringType
 
-from rookery.pipelines.fields import nearest
-from rookery.pipelines.origins import record_source, refusing_sinks
+from rookery.pipelines.fields import suggestion
+from rookery.pipelines.origins import dead_letter_sinks, record_source
 from rookery.pipelines.sources import platform_options
 from rookery.pipelines.spec import (
     HEADERS_COLUMN,
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 
 class SinkRowsError(Exception):
-    """Rows do not fit a sink; the text says why."""
+    """Rows do not fit a sink; the message says why."""
 
 
 def visible(rows: DataFrame) -> DataFrame:
+    """Drop the columns that describe the source record."""
     return rows.drop(*HIDDEN_COLUMNS)
 
 
@@ -49,15 +50,15 @@ def sink_rows(sink: Sink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
     if isinstance(sink, ParquetSink | PostgresSink):
         _check_columns(sink, visible(rows))
     if isinstance(sink, ParquetSink) and sink.target_file_size_bytes is not None:
-        # Spark then joins and splits the tasks of a batch by its size; `sinks` tells it which size.
+        # With the hint, Spark merges and splits the tasks of a batch by the size that `sinks` configures.
         return visible(rows).hint("rebalance", *sink.partition_by)
-    if any(each.name == sink.name and record_source(pipeline, each) for each in refusing_sinks(pipeline)):
+    if any(each.name == sink.name and record_source(pipeline, each) for each in dead_letter_sinks(pipeline)):
         return rows.select(*(F.col(f"`{name}`") for name in visible(rows).columns), _origin(rows).alias(ORIGIN))
     return visible(rows)
 
 
 def _origin(rows: DataFrame) -> Column:
-    """What a dead letter is made of. A step may have given the record's time another name."""
+    """Return the source record, of which a dead letter is made. A step may have renamed or dropped its timestamp."""
     time = RECORD_COLUMNS["timestamp"]
     columns = {
         **{name: F.col(RECORD_COLUMNS[name]) for name in ("topic", "partition", "offset")},
@@ -70,26 +71,26 @@ def _origin(rows: DataFrame) -> Column:
 
 
 def _check_columns(sink: ParquetSink | PostgresSink, rows: DataFrame) -> None:
-    """What a sink says of columns must be true before its first batch."""
+    """Check the columns that a sink names, before its first batch."""
     if isinstance(sink, ParquetSink):
-        # Spark finds these in any case.
+        # Spark ignores the case of these names.
         rows = rows.toDF(*(name.lower() for name in rows.columns))
         named = {"partition_by": tuple(name.lower() for name in sink.partition_by)}
     else:
         named = {"key": sink.key, "order_by": () if sink.order_by is None else (sink.order_by,)}
         if sink.delete_when is not None:
-            # Spark objects to what is no condition on these rows.
+            # Spark analyses the condition here, and raises an error if it does not fit these rows.
             rows.where(F.expr(sink.delete_when))
     for key, columns in named.items():
         for column in columns:
             if column not in rows.columns:
-                raise SinkRowsError(f"{key} names {column}, and there is no such column{nearest(column, rows.columns)}")
+                raise SinkRowsError(f"{key} names the unknown column {column}{suggestion(column, rows.columns)}")
 
 
 def _topic_rows(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
     from rookery.spark.functions import encode_columns
 
-    # Columns that the registry's formats encode, once all columns have their names.
+    # The columns that formats of the registry encode, after all columns have their final names.
     encodings: dict[str, Encoding] = {}
     columns = {
         "key": _key(sink, rows, pipeline, encodings),
@@ -105,14 +106,14 @@ def _topic_rows(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> DataFra
 
 
 def _unless_tombstone(value: Column, rows: DataFrame) -> Column:
-    """What came without a value is written without one: a record of nulls would bring back what was deleted."""
+    """Write a record that came without a value without one: as a record of nulls, it would restore a deleted key."""
     if rows.columns.count(TOMBSTONE_COLUMN) != 1:
         return value
     return F.when(~F.coalesce(F.col(TOMBSTONE_COLUMN), F.lit(False)), value)
 
 
 def _key(sink: TopicSink, rows: DataFrame, pipeline: Pipeline, encodings: "dict[str, Encoding]") -> Column:
-    """By default the key that the record came with."""
+    """Return the column of the record's key; by default the key of the source record."""
     if sink.key is not None:
         key = F.expr(sink.key)
     elif rows.columns.count(KEY_COLUMN) == 1:
@@ -138,10 +139,10 @@ def _value(sink: TopicSink, rows: DataFrame, pipeline: Pipeline, encodings: "dic
     if sink.value_format == "string":
         if lone is None:
             raise SinkRowsError(
-                f"value_format string wants one column, and {sink.source} has {', '.join(shown.columns)}"
+                f"value_format string needs exactly one column, but {sink.source} has {', '.join(shown.columns)}"
             )
         return _unless_tombstone(_as_bytes(F.col(f"`{lone.name}`"), lone.dataType), rows)
-    # Before it is encoded: a schema may not know nulls.
+    # Replace tombstones before the encoding: the schema may have no nullable fields.
     record = _unless_tombstone(F.struct(*(F.col(f"`{name}`") for name in shown.columns)), rows)
     if sink.value_format in (None, "json"):
         return F.to_json(record).cast("binary")

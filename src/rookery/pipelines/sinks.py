@@ -1,4 +1,4 @@
-"""Starts a flow: its rows, its sink, its trigger and its checkpoint as one streaming query of Spark's."""
+"""Starts a flow as a streaming query of Spark, from its rows, its sink, its trigger and its checkpoint."""
 
 from typing import Any, Final
 
@@ -7,8 +7,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from rookery.pipelines.builder import Flow
-from rookery.pipelines.checkpoint_files import CheckpointFiles, has_unfinished_batch, mend_checkpoint
-from rookery.pipelines.origins import refused_topic, refusing_sinks
+from rookery.pipelines.checkpoint_files import CheckpointFiles, has_unfinished_batch, repair_checkpoint
+from rookery.pipelines.origins import dead_letter_sinks, sink_dead_letter_topic
 from rookery.pipelines.sources import platform_options
 from rookery.pipelines.spec import (
     AvailableNow,
@@ -29,14 +29,14 @@ from rookery.spark.sink.names import QUERY_ID
 from rookery.spark.sink.topic_sink import TopicSink as UpdatingSink
 
 _ADVISORY_SIZE: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
-# Options of a topic sink that say how rows are encoded, which happens before they are written.
+# Options of a topic sink that concern the encoding of rows, which `sink_rows` does, and not the writer.
 _ENCODING_PREFIXES: Final = ("key", "value", "schema.registry.")
 
 
 def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
     session, checkpoint = flow.rows.sparkSession, pipeline.checkpoint_of(flow.name)
     activate(session)
-    mend_checkpoint(checkpoint, CheckpointFiles(session))
+    repair_checkpoint(checkpoint, CheckpointFiles(session))
     writer = flow.rows.writeStream.outputMode(output_mode(flow.sink))
     writer = writer.option("checkpointLocation", checkpoint)
     writer = _triggered(writer, pipeline.trigger)
@@ -53,11 +53,12 @@ def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
             return writer.format("console").options(**flow.sink.options).start()
 
 
-def runs_twice(flow: Flow, pipeline: Pipeline) -> bool:
-    """Whether the query that is about to start would end before it has read what is there.
+def must_run_twice(flow: Flow, pipeline: Pipeline) -> bool:
+    """Return whether the query that is about to start will end before it has read all available records.
 
-    Without admission control, Spark runs the trigger available-now as one micro-batch. If that is an interrupted one,
-    which is finished first, all that came since stays unread, though the flow would seem to have done its work.
+    Without admission control, Spark runs the trigger available-now as one micro-batch. If the last run was interrupted,
+    that one repeats the interrupted micro-batch: the records that came since would stay unread, although the flow
+    reports that it has finished.
     """
     if has(Feature.ADMISSION_CONTROL) or not isinstance(pipeline.trigger, AvailableNow):
         return False
@@ -65,7 +66,7 @@ def runs_twice(flow: Flow, pipeline: Pipeline) -> bool:
 
 
 def activate(session: SparkSession) -> None:
-    """Spark looks for the sink in the session of the thread that starts a query, which may have none yet."""
+    """Make `session` the active one of this thread: Spark looks there for the sink when a query starts."""
     classes: Any = SparkSession._get_j_spark_session_class(session._jvm)
     classes.setActiveSession(session._jsparkSession)
 
@@ -91,12 +92,14 @@ def _topic_options(sink: TopicSink | None, pipeline: Pipeline) -> dict[str, str]
 
 
 def _start_postgres(writer: DataStreamWriter, sink: PostgresSink, flow: Flow, pipeline: Pipeline) -> StreamingQuery:
-    """The sink's ledger knows batches by their numbers, which belong to one checkpoint: so does the sink's id."""
+    """Start a PostgreSQL sink. Its ledger identifies batches by their numbers, which are unique within one checkpoint;
+    its id contains the query's id, which belongs to that checkpoint.
+    """
     from rookery.spark.postgres.letters import DeadLetters
     from rookery.spark.postgres.sink import PostgresSink as Writer
 
     opened: list[Writer] = []
-    letters = DeadLetters(_topic_options(None, pipeline), refused_topic(pipeline, sink), pipeline.name)
+    letters = DeadLetters(_topic_options(None, pipeline), sink_dead_letter_topic(pipeline, sink), pipeline.name)
 
     def write(rows: DataFrame, batch_id: int) -> None:
         if not opened:
@@ -109,10 +112,10 @@ def _start_postgres(writer: DataStreamWriter, sink: PostgresSink, flow: Flow, pi
                     key_columns=sink.key,
                     order_column=sink.order_by,
                     delete_when=sink.delete_when,
-                    dead_letters=letters if sink in refusing_sinks(pipeline) else None,
+                    dead_letters=letters if sink in dead_letter_sinks(pipeline) else None,
                 )
             )
-        flow.refused.note(batch_id, opened[0](rows, batch_id).letter_count)
+        flow.refused.add(batch_id, opened[0](rows, batch_id).letter_count)
 
     return writer.foreachBatch(write).start()
 

@@ -1,11 +1,11 @@
-"""The sources of a pipeline's file: topics, files, PostgreSQL, other databases, Spark's generator of rows."""
+"""Parses the sources of a pipeline's file: topics, files, PostgreSQL, other databases, Spark's row generator."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from rookery.base.topic_names import name_problem
-from rookery.pipelines.fields import Fields
+from rookery.pipelines.fields import INTERVAL_FORM, Fields, is_interval, resolve_path
 from rookery.pipelines.spec import (
     FileSource,
     GeneratorSource,
@@ -15,7 +15,6 @@ from rookery.pipelines.spec import (
     TopicSource,
     Watermark,
 )
-from rookery.pipelines.values import INTERVAL_FORM, beside, is_interval
 from rookery.spark.option_table import FORMATS
 
 _FILE_FORMATS: Final = ("json", "csv", "parquet", "orc", "text")
@@ -29,7 +28,7 @@ def parse_source(name: str, fields: Fields | None, file: Path) -> Source | None:
     if kind is None:
         return None
     source = _PARSERS[kind](name, fields, file)
-    fields.finish()
+    fields.report_unknown_keys()
     return source
 
 
@@ -39,13 +38,13 @@ def parse_watermark(fields: Fields) -> Watermark | None:
         return None
     column, delay = inner.required("column"), inner.required("delay")
     if delay and not is_interval(delay):
-        inner.complain("delay", f"delay is {delay}, and must be a time such as {INTERVAL_FORM}")
-    inner.finish()
-    return Watermark(inner.place, column, delay)
+        inner.add_problem("delay", f"delay is {delay}, but must be a duration such as {INTERVAL_FORM}")
+    inner.report_unknown_keys()
+    return Watermark(inner.location, column, delay)
 
 
 def format_choice(fields: Fields, name: str) -> str | None:
-    """One of the formats that records can be decoded from and encoded to; None leaves bytes."""
+    """Return the format in which keys or values are decoded or encoded; None leaves them as bytes."""
     return fields.choice(name, FORMATS, "") or None
 
 
@@ -56,19 +55,21 @@ def topic_name(fields: Fields) -> str:
 def _legal_topics(fields: Fields, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if problem := name and name_problem(name):
-            fields.complain("topic", problem)
+            fields.add_problem("topic", problem)
     return names
 
 
 def _topic(name: str, fields: Fields, file: Path) -> TopicSource:
     is_table = fields.flag("table")
     if is_table and fields.has("watermark"):
-        fields.complain("watermark", f"source {name} is a table, which has no watermark")
+        fields.add_problem("watermark", f"source {name} is a table and cannot have a watermark: remove it")
     if is_table and fields.has("starting_offsets"):
-        fields.complain("starting_offsets", f"source {name} is a table, which is read from the beginning")
+        fields.add_problem(
+            "starting_offsets", f"source {name} is a table, which is read whole: remove starting_offsets"
+        )
     return TopicSource(
         name=name,
-        place=fields.place_of("topic"),
+        location=fields.location_of("topic"),
         topics=_legal_topics(fields, fields.texts("topic")),
         is_table=is_table,
         key_format=format_choice(fields, "key_format"),
@@ -82,11 +83,11 @@ def _topic(name: str, fields: Fields, file: Path) -> TopicSource:
 
 def _files(name: str, fields: Fields, file: Path) -> FileSource:
     if not fields.has("format"):
-        fields.report.add(fields.place, f"source {name} needs format")
+        fields.report.add(fields.location, f"source {name} needs the key format")
     return FileSource(
         name=name,
-        place=fields.place_of("files"),
-        path=beside(file, fields.required("files")),
+        location=fields.location_of("files"),
+        path=resolve_path(file, fields.required("files")),
         format=fields.choice("format", _FILE_FORMATS, "json"),
         is_table=fields.flag("table"),
         schema=fields.text("schema"),
@@ -97,17 +98,17 @@ def _files(name: str, fields: Fields, file: Path) -> FileSource:
 
 def _check_table_or_query(fields: Fields) -> None:
     if fields.has("table") == fields.has("query"):
-        fields.report.add(fields.place, f"{fields.what} needs table or query, and not both")
+        fields.report.add(fields.location, f"{fields.what} needs either table or query")
 
 
 def _jdbc(name: str, fields: Fields, file: Path) -> JdbcSource:
     _check_table_or_query(fields)
     url = fields.required("jdbc")
     if url and not url.startswith("jdbc:"):
-        fields.complain("jdbc", "jdbc must be an address such as jdbc:mysql://host:3306/database")
+        fields.add_problem("jdbc", "jdbc must be an address such as jdbc:mysql://host:3306/database")
     return JdbcSource(
         name=name,
-        place=fields.place_of("jdbc"),
+        location=fields.location_of("jdbc"),
         url=url,
         table=fields.text("table"),
         query=fields.text("query"),
@@ -119,23 +120,23 @@ def _postgres(name: str, fields: Fields, file: Path) -> PostgresSource:
     _check_table_or_query(fields)
     return PostgresSource(
         name=name,
-        place=fields.place_of("postgres"),
+        location=fields.location_of("postgres"),
         connection=fields.required("postgres"),
         table=fields.text("table"),
         query=fields.text("query"),
         partition_column=fields.text("partition_column"),
-        partitions=fields.whole("partitions", 1, minimum=1),
+        partitions=fields.whole_number("partitions", 1, minimum=1),
     )
 
 
 def _generator(name: str, fields: Fields, file: Path) -> GeneratorSource:
     inner = fields.child("generator")
-    rows_per_second = inner.whole("rows_per_second", 1, minimum=1) if inner else 1
+    rows_per_second = inner.whole_number("rows_per_second", 1, minimum=1) if inner else 1
     if inner:
-        inner.finish()
+        inner.report_unknown_keys()
     return GeneratorSource(
         name=name,
-        place=fields.place_of("generator"),
+        location=fields.location_of("generator"),
         rows_per_second=rows_per_second,
         watermark=parse_watermark(fields),
         options=dict(fields.pairs("options")),

@@ -1,8 +1,8 @@
-"""Sources of a pipeline as DataFrames, for one flow.
+"""Reads the sources of a pipeline as DataFrames, for one flow.
 
-The rows of a topic have the columns of its decoded value (or `value` alone, if that is no record) and, behind them, the
-record's own under names with an underscore. With `dead-letter` records that could not be decoded are kept apart, with
-their bytes, for whoever writes the dead letters.
+The rows of a topic have the columns of the decoded value (or only `value`, if it is no struct), followed by columns
+that describe the record, whose names begin with an underscore. With `on_error: dead-letter`, records that cannot be
+decoded are returned separately, with their bytes, for the flow that writes the dead letters.
 """
 
 from pathlib import Path
@@ -36,12 +36,12 @@ from rookery.spark.option_table import CLIENT_PREFIX, FORMAT, REGISTRY_PREFIX
 
 
 class SourceReadError(Exception):
-    """A source cannot be read; the text says why."""
+    """A source cannot be read; the message says why."""
 
 
 @value_class
 class FailedRows:
-    """Records in the source's columns, with rawKey and rawValue, and why they failed; of one stage."""
+    """Records that failed in one stage, in the source's columns, with rawKey, rawValue and the reason in a column."""
 
     rows: DataFrame
     error_column: str
@@ -55,7 +55,7 @@ class SourceRows:
 
 
 def platform_options(pipeline: Pipeline) -> dict[str, str]:
-    """The platform's settings as the data source wants them."""
+    """Return the platform's settings as options of the data source."""
     return {
         key if key.startswith(REGISTRY_PREFIX) else f"{CLIENT_PREFIX}{key}": value
         for key, value in pipeline.platform.items()
@@ -63,16 +63,16 @@ def platform_options(pipeline: Pipeline) -> dict[str, str]:
 
 
 def read_source(
-    session: SparkSession, pipeline: Pipeline, source: Source, *, flow: str, keeps_bytes: bool
+    session: SparkSession, pipeline: Pipeline, source: Source, *, flow: str, needs_raw_bytes: bool
 ) -> SourceRows:
-    """`keeps_bytes`: a later step may have to make a dead letter of any record."""
+    """Read `source` for one flow. `needs_raw_bytes`: a later step can make a dead letter of any record."""
     match source:
         case TopicSource(is_table=True):
             return _read_table(session, pipeline, source)
         case TopicSource():
-            return _read_topic(session, pipeline, source, flow=flow, keeps_bytes=keeps_bytes)
+            return _read_topic(session, pipeline, source, flow=flow, needs_raw_bytes=needs_raw_bytes)
         case FileSource():
-            _make_own_directory(pipeline, source)
+            _create_sink_directory(pipeline, source)
             return SourceRows(_observed(_read_files(session, source), source))
         case PostgresSource():
             return SourceRows(_read_postgres(session, source))
@@ -105,26 +105,26 @@ def _topic_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
 
 
 def _read_topic(
-    session: SparkSession, pipeline: Pipeline, source: TopicSource, *, flow: str, keeps_bytes: bool
+    session: SparkSession, pipeline: Pipeline, source: TopicSource, *, flow: str, needs_raw_bytes: bool
 ) -> SourceRows:
-    makes_dead_letters = pipeline.on_error == "dead-letter" and (keeps_bytes or has_format(source))
+    makes_dead_letters = pipeline.on_error == "dead-letter" and (needs_raw_bytes or has_format(source))
     options = {
         **_topic_options(pipeline, source),
         "startingOffsets": source.starting_offsets,
         "groupId": pipeline.group_id(flow),
-        # Spark 4.0 and 4.1 do not tell the source, which then could not keep limits.
+        # Spark 4.0 and 4.1 do not pass the trigger to the source, which needs it to apply its limits.
         "trigger": "available-now" if isinstance(pipeline.trigger, AvailableNow) else "processing-time",
         **source.options,
     }
     if makes_dead_letters:
-        options |= {"includeHeaders": "true", "includeRaw": "always" if keeps_bytes else "errors"}
+        options |= {"includeHeaders": "true", "includeRaw": "always" if needs_raw_bytes else "errors"}
     records = _observed(session.readStream.format(FORMAT).options(**options).load(), source)
     failed: list[FailedRows] = []
     if pipeline.on_error == "dead-letter":
         for column, error, stage in _errors(source):
             failed.append(FailedRows(records.where(error.isNotNull()), f"{column}.error", stage))
             records = records.where(error.isNull())
-    return SourceRows(_shaped(records, pipeline, source, keeps_bytes=keeps_bytes), tuple(failed))
+    return SourceRows(_shaped(records, pipeline, source, needs_raw_bytes=needs_raw_bytes), tuple(failed))
 
 
 def has_format(source: TopicSource) -> bool:
@@ -132,7 +132,9 @@ def has_format(source: TopicSource) -> bool:
 
 
 def _wants_headers(source: TopicSource) -> bool:
-    """Dead letters need them in any case; rows have them if the user says so, as in Spark's own source."""
+    """Return whether rows have a column of headers: as in Spark's own source, on request only. Dead letters always
+    have them.
+    """
     return any(name.lower() == "includeheaders" and text.lower() == "true" for name, text in source.options.items())
 
 
@@ -142,7 +144,9 @@ def _errors(source: TopicSource) -> list[tuple[str, Column, str]]:
 
 
 def _is_detailed(pipeline: Pipeline, source: TopicSource) -> bool:
-    """Whether decoded columns come with their errors: without, a null may be a bad record or a tombstone."""
+    """Return whether decoded columns come with their errors, without which a null could be either a bad record or a
+    tombstone.
+    """
     return pipeline.on_error == "dead-letter" or (pipeline.on_error == "null" and not source.is_table)
 
 
@@ -157,11 +161,11 @@ def _is_tombstone(pipeline: Pipeline, source: TopicSource) -> Column:
     return is_null & F.col("value.error").isNull()
 
 
-def _shaped(records: DataFrame, pipeline: Pipeline, source: TopicSource, *, keeps_bytes: bool) -> DataFrame:
-    """The source's columns as the pipeline's."""
+def _shaped(records: DataFrame, pipeline: Pipeline, source: TopicSource, *, needs_raw_bytes: bool) -> DataFrame:
+    """Turn the columns of the data source into those of the pipeline."""
     names = [name for name in RECORD_COLUMNS if name != "headers" or _wants_headers(source)]
     hidden = [F.col(name).alias(RECORD_COLUMNS[name]) for name in names]
-    if keeps_bytes:
+    if needs_raw_bytes:
         hidden += [F.col(name).alias(shown) for name, shown in RAW_COLUMNS.items()]
     shaped = records.select(
         _decoded("value", source.value_format, pipeline, source).alias("value"),
@@ -173,13 +177,15 @@ def _shaped(records: DataFrame, pipeline: Pipeline, source: TopicSource, *, keep
 
 
 def _spread(rows: DataFrame) -> DataFrame:
-    """The first column is the value: if it is a record, its fields become columns."""
+    """Replace the first column, the value, by its fields if it is a struct."""
     is_record = isinstance(rows.schema["value"].dataType, StructType)
     return rows.select("value.*", *rows.columns[1:]) if is_record else rows
 
 
 def _read_table(session: SparkSession, pipeline: Pipeline, source: TopicSource) -> SourceRows:
-    """A record that cannot be decoded leaves the key as it was; its dead letter is made by a flow that streams it."""
+    """Read a topic as a table. A record that cannot be decoded leaves its key unchanged; the flow of dead letters,
+    which streams the topic, writes its dead letter.
+    """
     session.dataSource.register(TableSource)
     reader = session.read.format(TABLE_FORMAT).options(**_topic_options(pipeline, source), **source.options)
     records = reader.load()
@@ -217,14 +223,14 @@ def _read_jdbc(session: SparkSession, source: JdbcSource) -> DataFrame:
         given = source.options if driver is None else {"driver": driver, **source.options}
         return session.read.format("jdbc").options(url=source.url, **what, **given).load()
     except Py4JJavaError as error:
-        # What a driver, or a driver that is missing, throws is unknown to PySpark.
+        # PySpark has no class for the exceptions of a driver, nor for those of a missing driver.
         message = str(error.java_exception.getMessage())
-        hint = ": bring its jar, with --set spark.jars=FILE" if "driver" in message.lower() else ""
+        hint = ": add the driver's jar with --set spark.jars=FILE" if "driver" in message.lower() else ""
         raise SourceReadError(f"{message}{hint}") from error
 
 
 def _find_driver(session: SparkSession, url: str) -> str | None:
-    """The class of the driver that knows the address. Java's own search does not see jars that came with spark.jars."""
+    """Return the class of the driver that accepts `url`. Java's own search does not see the jars of spark.jars."""
     jvm: Any = session._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     drivers = jvm.java.util.ServiceLoader.load(jvm.java.lang.Class.forName("java.sql.Driver"), loader).iterator()
@@ -235,14 +241,16 @@ def _find_driver(session: SparkSession, url: str) -> str | None:
     return None
 
 
-def _make_own_directory(pipeline: Pipeline, source: FileSource) -> None:
-    """What another flow of the pipeline will write is not there before its first batch; Spark wants the directory."""
+def _create_sink_directory(pipeline: Pipeline, source: FileSource) -> None:
+    """Create the directory if another flow of the pipeline writes to it: Spark requires that it exists, and before the
+    first batch of that flow it does not.
+    """
     if any(isinstance(sink, ParquetSink) and sink.path == source.path for sink in pipeline.sinks):
         Path(source.path).mkdir(parents=True, exist_ok=True)
 
 
 def _read_files(session: SparkSession, source: FileSource) -> DataFrame:
-    """Without a schema, the one of the files that are there now."""
+    """Read files with the given schema, or else with the schema of the existing files."""
     schema = source.schema or _schema_of_files(session, source)
     if source.is_table:
         return session.read.format(source.format).schema(schema).options(**source.options).load(source.path)

@@ -1,7 +1,7 @@
-"""What a pipeline's file says, as values. Each knows its place in the file, so that every error can name file and line.
+"""The content of a pipeline's file, as values. Each has its location, so that every error can name file and line.
 
-`parser` makes them, `builder` makes DataFrames of them. Names are those of Structured Streaming where it has them.
-What a connection is made with is in no repr: there are passwords in it.
+`parser` creates them, and `builder` makes DataFrames of them. Names are those of Structured Streaming where it has
+them. Fields that may hold passwords are excluded from reprs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,15 +18,15 @@ OutputMode: TypeAlias = Literal["append", "update", "complete"]
 MaskMethod: TypeAlias = Literal["redact", "hash", "null"]
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
-# Beside a record's own columns: where it comes from. Sinks leave them out of what they write.
+# Columns that describe the source record, next to the columns of its value. Sinks do not write them.
 KEY_COLUMN: Final = "_key"
 ROUTE_COLUMN: Final = "_route"
 HEADERS_COLUMN: Final = "_headers"
-# Whether the record came without a value, and is to be written without one.
+# Whether the source record had no value, and must be written without one.
 TOMBSTONE_COLUMN: Final = "_tombstone"
-# The bytes of records whose steps can fail, for their dead letters.
+# The original bytes of records whose steps can fail, for their dead letters.
 RAW_COLUMNS: Final = {"rawKey": "_raw_key", "rawValue": "_raw_value", "headers": "_raw_headers"}
-# Column of the data source: name in a pipeline.
+# Columns of the data source, and their names in a pipeline.
 RECORD_COLUMNS: Final = {
     "topic": "_topic",
     "partition": "_partition",
@@ -41,48 +41,52 @@ HIDDEN_COLUMNS: Final = (
     *RAW_COLUMNS.values(),
     ROUTE_COLUMN,
 )
-# How a number may tell a time.
+# The units in which a number can be a timestamp.
 UNIX_FORMS: Final = ("unix", "unix_ms", "unix_us")
-# The flow that writes all dead letters.
+# The name of the flow that writes the dead letters of sources and steps.
 DEAD_LETTER_FLOW: Final = "dead-letters"
 
 
 @value_class
-class Place:
+class Location:
+    """A line of a pipeline's file, or of a SQL file that it refers to."""
+
     file: str
     line: int
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
-    def below(self, lines: int) -> "Place":
-        return Place(self.file, self.line + lines)
+    def below(self, lines: int) -> "Location":
+        return Location(self.file, self.line + lines)
 
 
 @value_class
 class Problem:
-    place: Place
+    location: Location
     message: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return f"{self.location}: {self.message}"
 
 
 class PipelineError(RookeryError):
-    """A pipeline cannot run as it is written: all problems that were found, in the file's order."""
+    """A pipeline cannot run as it is written; has all problems that were found, in the file's order."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = sorted(dict.fromkeys(problems), key=lambda problem: (problem.place.file, problem.place.line))
+        self.problems = sorted(
+            dict.fromkeys(problems), key=lambda problem: (problem.location.file, problem.location.line)
+        )
         super().__init__("\n".join(map(str, self.problems)))
 
 
 class FlowFailedError(RookeryError):
-    """A flow failed and will not be started again; the others are stopped."""
+    """A flow failed and will not be restarted; the others are stopped."""
 
 
 @value_class
 class Watermark:
-    place: Place
+    location: Location
     column: str
     delay: str
 
@@ -90,7 +94,7 @@ class Watermark:
 @value_class(kw_only=True)
 class TopicSource:
     name: str
-    place: Place
+    location: Location
     topics: tuple[str, ...]
     is_table: bool
     key_format: str | None
@@ -104,7 +108,7 @@ class TopicSource:
 @value_class(kw_only=True)
 class FileSource:
     name: str
-    place: Place
+    location: Location
     path: str
     format: str
     is_table: bool
@@ -115,24 +119,24 @@ class FileSource:
 
 @value_class(kw_only=True)
 class PostgresSource:
-    """A table or a query, read anew with each micro-batch."""
+    """A table or a query, read again for each micro-batch."""
 
     name: str
-    place: Place
+    location: Location
     connection: str = field(repr=False)
     table: str | None
     query: str | None
-    # To read it in several tasks.
+    # Splits the read into several tasks.
     partition_column: str | None
     partitions: int
 
 
 @value_class(kw_only=True)
 class JdbcSource:
-    """A table or a query of any database, by Spark's own reader and a driver that the user brings."""
+    """A table or a query of any database, read by Spark's own reader with a driver that the user provides."""
 
     name: str
-    place: Place
+    location: Location
     url: str = field(repr=False)
     table: str | None
     query: str | None
@@ -142,7 +146,7 @@ class JdbcSource:
 @value_class(kw_only=True)
 class GeneratorSource:
     name: str
-    place: Place
+    location: Location
     rows_per_second: int
     watermark: Watermark | None
     options: Mapping[str, str]
@@ -153,60 +157,60 @@ Source: TypeAlias = TopicSource | FileSource | PostgresSource | JdbcSource | Gen
 
 @value_class
 class Mask:
-    place: Place
+    location: Location
     methods: tuple[tuple[str, MaskMethod], ...]
 
 
 @value_class
 class Rename:
-    place: Place
+    location: Location
     names: Pairs
 
 
 @value_class
 class Cast:
-    place: Place
+    location: Location
     types: Pairs
 
 
 @value_class
 class Filter:
-    place: Place
+    location: Location
     condition: str
 
 
 @value_class
 class Route:
-    place: Place
+    location: Location
     topic: str
 
 
 @value_class
 class Flatten:
-    """No columns: all structs."""
+    """Flattens structs; an empty `columns` means all of them."""
 
-    place: Place
+    location: Location
     columns: tuple[str, ...]
     separator: str
 
 
 @value_class
 class ToTimestamp:
-    """From numbers by one of UNIX_FORMS, or from texts by a pattern of Spark's."""
+    """Converts numbers by one of UNIX_FORMS, or strings by a pattern of Spark."""
 
-    place: Place
+    location: Location
     formats: Pairs
 
 
 @value_class
 class Drop:
-    place: Place
+    location: Location
     columns: tuple[str, ...]
 
 
 @value_class
 class Set:
-    place: Place
+    location: Location
     expressions: Pairs
 
 
@@ -216,7 +220,7 @@ Step: TypeAlias = Mask | Rename | Cast | Filter | Route | Flatten | ToTimestamp 
 @value_class(kw_only=True)
 class StepsTransform:
     name: str
-    place: Place
+    location: Location
     source: str
     steps: tuple[Step, ...]
     watermark: Watermark | None
@@ -224,19 +228,19 @@ class StepsTransform:
 
 @value_class(kw_only=True)
 class SqlTransform:
-    """`text_place` is where the text's first line is, in the pipeline's file or in one of its own."""
+    """`text_location` is the location of the text's first line, in the pipeline's file or in a SQL file."""
 
     name: str
-    place: Place
+    location: Location
     text: str
-    text_place: Place
+    text_location: Location
     watermark: Watermark | None
 
 
 @value_class(kw_only=True)
 class PythonTransform:
     name: str
-    place: Place
+    location: Location
     sources: tuple[str, ...]
     file: Path
     function: str
@@ -245,10 +249,10 @@ class PythonTransform:
 
 @value_class(kw_only=True)
 class DeduplicateTransform:
-    """`within_watermark` forgets keys after the watermark's delay; without, all are kept for ever."""
+    """With `within_watermark`, keys are dropped after the watermark's delay; without it, all are kept forever."""
 
     name: str
-    place: Place
+    location: Location
     source: str
     keys: tuple[str, ...]
     within_watermark: bool
@@ -259,13 +263,13 @@ Transform: TypeAlias = StepsTransform | SqlTransform | PythonTransform | Dedupli
 
 @value_class(kw_only=True)
 class TopicSink:
-    """Without a format, a lone column `value` of bytes or text is written as it is, and everything else as JSON.
+    """Without a format, a single column `value` of bytes or text is written as it is, and everything else as JSON.
 
-    `partitions` are those that the topic gets if it has to be made; None leaves that to the broker.
+    `partitions` is the number of partitions if the topic is created; None leaves it to the broker.
     """
 
     name: str
-    place: Place
+    location: Location
     source: str
     topic: str
     key: str | None
@@ -278,7 +282,7 @@ class TopicSink:
 
     @property
     def subject(self) -> str:
-        """The registry's name for the schema of values."""
+        """The registry's subject for the schema of values."""
         given = {name.lower(): text for name, text in self.options.items()}
         return given.get("valuesubject", f"{self.topic}-value")
 
@@ -286,7 +290,7 @@ class TopicSink:
 @value_class(kw_only=True)
 class ParquetSink:
     name: str
-    place: Place
+    location: Location
     source: str
     path: str
     partition_by: tuple[str, ...]
@@ -296,13 +300,13 @@ class ParquetSink:
 
 @value_class(kw_only=True)
 class PostgresSink:
-    """Without a key rows are appended; with one they replace those with the same key, or delete them.
+    """Without a key, rows are appended; with a key, they replace or delete the rows with the same key.
 
-    Of several rows with one key in a batch the one counts that is last by `order_by`.
+    If several rows of a batch have the same key, the last one by `order_by` counts.
     """
 
     name: str
-    place: Place
+    location: Location
     source: str
     connection: str = field(repr=False)
     table: str
@@ -315,7 +319,7 @@ class PostgresSink:
 @value_class(kw_only=True)
 class ConsoleSink:
     name: str
-    place: Place
+    location: Location
     source: str
     output_mode: OutputMode
     options: Mapping[str, str]
@@ -326,16 +330,18 @@ Sink: TypeAlias = TopicSink | ParquetSink | PostgresSink | ConsoleSink
 
 @value_class
 class Continuous:
-    """The next micro-batch begins when the last one is done and there is something new."""
+    """The next micro-batch begins when the last one is done and there are new records."""
 
 
 @value_class
 class AvailableNow:
-    """What is there at the start, then the end."""
+    """The flow processes the records that exist at its start, then ends."""
 
 
 @value_class
 class Every:
+    """A micro-batch begins at each interval, such as `10 seconds`."""
+
     interval: str
 
 
@@ -346,15 +352,15 @@ Trigger: TypeAlias = Continuous | AvailableNow | Every
 class Pipeline:
     name: str
     file: Path
-    place: Place
+    location: Location
     platform: Mapping[str, str] = field(repr=False)
-    platform_place: Place
-    platform_places: Mapping[str, Place]
+    platform_location: Location
+    platform_locations: Mapping[str, Location]
     trigger: Trigger
     delivery: Delivery
     checkpoint: str
     on_error: OnError
-    # None: `<topic>.dlq` of each topic.
+    # None: each topic has its own, `<topic>.dlq`.
     dead_letter_topic: str | None
     restarts_max: int
     sources: Mapping[str, Source]
@@ -370,7 +376,7 @@ class Pipeline:
         return self.platform.get("schema.registry.url")
 
     def group_id(self, flow: str) -> str:
-        """The group that a flow commits its offsets to, so that its lag shows."""
+        """Return the group to which a flow commits its offsets, so that tools can show its lag."""
         return f"{self.name}.{flow}"
 
     def checkpoint_of(self, flow: str) -> str:

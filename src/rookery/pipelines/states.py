@@ -1,9 +1,10 @@
-"""Which pipelines run on this machine: `list`, `status` and `stop` ask here, from other terminals.
+"""The pipelines that run on this machine, for the commands `list`, `status` and `stop` in other terminals.
 
-A running pipeline holds a lock on `<name>.lock` in the state directory and writes `<name>.json` beside it. The system
-gives a lock back when its holder dies, however it dies. Who looks asks for a share of the lock, which is refused only
-while a pipeline holds it. The holder's first act is to remove what an earlier one left, so that the process id in the
-file is that of the holder and of nobody else. `stop` signals on that condition only.
+A running pipeline holds an exclusive lock on `<name>.lock` in the state directory and writes `<name>.json` next to it.
+The operating system releases the lock when its holder dies, however it dies. The commands try a shared lock, which
+fails only while a pipeline holds the exclusive one. A pipeline that gets the lock first removes the state file of an
+earlier run: while the lock is held, the process id in the file is that of the holder. `stop` sends its signal only
+then, so that it never signals an unrelated process that has reused the id.
 """
 
 import fcntl
@@ -22,13 +23,13 @@ from rookery.base.errors import RookeryError
 from rookery.base.values import value_class
 from rookery.pipelines.progress import Figures
 
-# Who only looks holds its share for a moment, which must not look like a running pipeline to one that starts.
+# A command holds its shared lock for a moment: a pipeline that starts retries, lest it take that lock for a pipeline's.
 _LOCK_TRIES: Final = 10
 _LOCK_PAUSE_S: Final = 0.05
 
 
 class AlreadyRunningError(RookeryError):
-    """One pipeline of a name at a time: two would share a checkpoint."""
+    """A pipeline of this name is already running; two would share a checkpoint."""
 
 
 @value_class(kw_only=True)
@@ -47,9 +48,9 @@ class RunningPipeline:
 
 
 @value_class
-class Found:
-    """`pipeline` is as it was last written. If not `alive`, its process ended without cleaning up: it was killed, and
-    so were its flows, whatever they last wrote of themselves.
+class PipelineStatus:
+    """A pipeline as its process last wrote it. If it is not `alive`, the process was killed before it could clean up;
+    its flows are then shown as killed, whatever state they were written with.
     """
 
     pipeline: RunningPipeline
@@ -68,13 +69,14 @@ class StateDirectory:
 
     @contextmanager
     def running(self, name: str) -> Iterator[Callable[[RunningPipeline], None]]:
-        """Holds the lock of a name; what it gives writes the state. The files go with the pipeline."""
-        # Closed to other users: errors of a flow may quote records.
+        """Hold the lock of a name and yield a function that writes the state; remove the state file at the end."""
+        # Not readable by other users: error messages of a flow may quote records.
         self._directory.mkdir(0o700, parents=True, exist_ok=True)
         with self._lock_path(name).open("a") as lock:
-            if not _lock_soon(lock):
+            if not _lock_with_retries(lock):
                 raise AlreadyRunningError(
-                    f"pipeline {name} runs already: rookery pipelines status {name} shows it, and stop ends it"
+                    f"pipeline {name} is already running: rookery pipelines status {name} shows it, and "
+                    f"rookery pipelines stop {name} stops it"
                 )
             self._state_path(name).unlink(missing_ok=True)
             try:
@@ -82,28 +84,28 @@ class StateDirectory:
             finally:
                 self._state_path(name).unlink(missing_ok=True)
 
-    def list(self) -> "list[Found]":
+    def list(self) -> "list[PipelineStatus]":
         names = sorted(path.stem for path in self._directory.glob("*.json"))
         found = [self.find(name) for name in names]
         return [each for each in found if each is not None]
 
-    def find(self, name: str) -> Found | None:
-        """None: nothing of that name runs, nor ended badly."""
+    def find(self, name: str) -> PipelineStatus | None:
+        """Return the status of a pipeline; None if it neither runs nor was killed."""
         alive = self._is_held(name)
         try:
             text = self._state_path(name).read_text()
         except FileNotFoundError:
             return None
         pipeline = _from_json(json.loads(text))
-        return Found(pipeline if alive else _killed(pipeline), alive)
+        return PipelineStatus(pipeline if alive else _mark_killed(pipeline), alive)
 
-    def forget(self, name: str) -> None:
-        """Removes what a pipeline left behind that is not alive any more."""
+    def remove_stale(self, name: str) -> None:
+        """Remove the state file of a pipeline that was killed."""
         if not self._is_held(name):
             self._state_path(name).unlink(missing_ok=True)
 
     def signal_stop(self, name: str) -> bool:
-        """Asks the process that holds the lock to end; whether there is one."""
+        """Send SIGTERM to the process that holds the lock; return whether there is one."""
         found = self.find(name)
         if found is None or not found.alive:
             return False
@@ -111,7 +113,7 @@ class StateDirectory:
         return True
 
     def new_log(self, name: str) -> Path:
-        """An empty file for what Spark writes. Where nothing can be written to the directory, it is a temporary one."""
+        """Create an empty file for Spark's log; a temporary one if the state directory is not writable."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             path = self._directory / f"{name}.log"
@@ -142,7 +144,7 @@ class StateDirectory:
         return self._directory / f"{name}.json"
 
 
-def _lock_soon(lock: IO[str]) -> bool:
+def _lock_with_retries(lock: IO[str]) -> bool:
     for _ in range(_LOCK_TRIES):
         if _try_lock(lock, fcntl.LOCK_EX):
             return True
@@ -158,17 +160,17 @@ def _try_lock(lock: IO[str], kind: int) -> bool:
     return True
 
 
-def _killed(pipeline: RunningPipeline) -> RunningPipeline:
-    """Flows that had ended before keep their state. Totals and lags stay as they were last seen."""
+def _mark_killed(pipeline: RunningPipeline) -> RunningPipeline:
+    """Set the state of flows that had not ended to killed. Totals and lags keep their last values."""
     flows = (
-        each if each.is_over else replace(each, state="killed", rows_in_per_s=0.0, rows_out_per_s=0.0)
+        each if each.has_ended else replace(each, state="killed", rows_in_per_s=0.0, rows_out_per_s=0.0)
         for each in pipeline.flows
     )
     return replace(pipeline, flows=tuple(flows))
 
 
 def _from_json(value: dict[str, Any]) -> RunningPipeline:
-    """Another version of Rookery, whose figures have other fields, may have written the file."""
+    """Parse a state file. Unknown fields are ignored: another version of Rookery may have written it."""
     known = {each.name for each in fields(Figures)}
     flows = ({name: row[name] for name in known & row.keys()} for row in value["flows"])
     return RunningPipeline(**value | {"flows": tuple(Figures(**row) for row in flows)})

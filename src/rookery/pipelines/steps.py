@@ -1,8 +1,8 @@
-"""Single-message transforms: each makes a DataFrame of a DataFrame by Spark's own expressions, row by row.
+"""Applies single-message transforms: each maps a DataFrame to a DataFrame with Spark's own expressions, row by row.
 
-`on_error` counts where an expression can fail for one row: a cast and the reading of a timestamp. `fail` fails the
-batch, as Spark does; `null` makes the value null; `dead-letter` also notes the reason in the column ERROR_COLUMN, by
-which who calls tells those rows from the others when all steps are done.
+`on_error` matters where an expression can fail for a row: for casts and timestamps. `fail` fails the batch, as Spark
+does; `null` makes the value null; `dead-letter` in addition writes the reason to the column ERROR_COLUMN, by which the
+caller separates the failed rows when all steps are done.
 """
 
 from functools import reduce
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StringType, StructType, TimestampType
 
-from rookery.pipelines.fields import nearest
+from rookery.pipelines.fields import suggestion
 from rookery.pipelines.spec import (
     HIDDEN_COLUMNS,
     ROUTE_COLUMN,
@@ -32,10 +32,10 @@ from rookery.pipelines.spec import (
     ToTimestamp,
 )
 
-# Reasons why a step failed for a row; null where none did. Only with on_error dead-letter.
+# The reason why a step failed for the row; null if none did. The column exists only with on_error dead-letter.
 ERROR_COLUMN: Final = "_error"
 _UNIX_UNITS: Final = {"unix": F.timestamp_seconds, "unix_ms": F.timestamp_millis, "unix_us": F.timestamp_micros}
-# Beyond these Spark's functions overflow, and fail, whatever is to happen to bad values.
+# Beyond these bounds Spark's functions overflow and fail the batch, even where bad values should become null.
 _LONG_MAX: Final = 2**63 - 1
 _UNIX_MAX: Final = {"unix": _LONG_MAX // 1_000_000, "unix_ms": _LONG_MAX // 1_000, "unix_us": _LONG_MAX}
 _PATTERN_GUIDE: Final = "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
@@ -43,11 +43,11 @@ _HASH_BITS: Final = 256
 
 
 class MissingColumnError(Exception):
-    """A step names a column that is not there."""
+    """A step names a column that does not exist."""
 
 
 class PatternError(Exception):
-    """A step names a pattern for times that Spark does not know."""
+    """A step names a timestamp pattern that is invalid in Spark."""
 
 
 def apply_step(step: Step, rows: DataFrame, *, on_error: OnError) -> DataFrame:
@@ -61,14 +61,15 @@ def apply_step(step: Step, rows: DataFrame, *, on_error: OnError) -> DataFrame:
         case Cast(types=types):
             _check_columns(rows, [column for column, _ in types])
             cast = {name: _cast(name, kind, on_error) for name, kind in types}
-            return _converted(rows, cast, {name: f"CastError: {name} is no {kind}" for name, kind in types}, on_error)
+            failures = {name: f"CastError: {name} is not a valid {kind}" for name, kind in types}
+            return _converted(rows, cast, failures, on_error)
         case ToTimestamp(formats=formats):
             _check_columns(rows, [column for column, _ in formats])
             read = {name: _timestamp(rows, name, form, on_error) for name, form in formats}
-            failures = {name: f"TimestampError: {name} is no timestamp" for name, _ in formats}
+            failures = {name: f"TimestampError: {name} is not a valid timestamp" for name, _ in formats}
             return _converted(rows, read, failures, on_error)
         case Filter(condition=condition):
-            # Rows that failed are on their way to the dead letters, whatever their nulls would make of the condition.
+            # Keep rows that failed: their nulls can make the condition false, and their dead letters would be lost.
             failed = F.col(ERROR_COLUMN).isNotNull() if ERROR_COLUMN in rows.columns else F.lit(False)
             return rows.where(F.expr(condition) | failed)
         case Route(topic=topic):
@@ -84,11 +85,11 @@ def apply_step(step: Step, rows: DataFrame, *, on_error: OnError) -> DataFrame:
 
 
 def _check_columns(rows: DataFrame, columns: "tuple[str, ...] | list[str]") -> None:
-    """Spark takes no offence at dropping or renaming what is not there."""
+    """Raise MissingColumnError for unknown columns: Spark silently ignores them when it drops or renames columns."""
     known = {name.lower() for name in rows.columns}
     for column in columns:
         if column.lower() not in known:
-            raise MissingColumnError(f"there is no column {column}{nearest(column, rows.columns)}")
+            raise MissingColumnError(f"there is no column {column}{suggestion(column, rows.columns)}")
 
 
 def _masked(rows: DataFrame, column: str, method: MaskMethod) -> Column:
@@ -97,7 +98,7 @@ def _masked(rows: DataFrame, column: str, method: MaskMethod) -> Column:
         return F.sha2(F.col(column).cast("string"), _HASH_BITS)
     if method == "redact" and isinstance(kind, StringType):
         return F.mask(F.col(column))
-    # Only texts can be redacted character by character.
+    # Only strings can be redacted character by character: other types become null.
     return F.lit(None).cast(kind)
 
 
@@ -106,7 +107,7 @@ def _cast(column: str, kind: str, on_error: OnError) -> Column:
 
 
 def _timestamp(rows: DataFrame, column: str, form: str, on_error: OnError) -> Column:
-    """What is a timestamp already stays one."""
+    """Convert a column to a timestamp; a column of timestamps stays unchanged."""
     if isinstance(rows.schema[column].dataType, TimestampType):
         return F.col(column)
     if form in _UNIX_UNITS:
@@ -120,19 +121,22 @@ def _timestamp(rows: DataFrame, column: str, form: str, on_error: OnError) -> Co
 
 
 def _check_pattern(rows: DataFrame, form: str) -> None:
-    """Spark itself looks at a pattern when a row comes."""
+    """Raise PatternError for an invalid pattern, which Spark itself would find only when it converts the first row."""
     jvm: Any = rows.sparkSession._jvm
     try:
         zone = jvm.java.time.ZoneOffset.UTC
         jvm.org.apache.spark.sql.catalyst.util.TimestampFormatter.apply(form, zone, True).validatePatternString(True)
     except PySparkException as error:
         raise PatternError(
-            f"{form} is no pattern for times: use {', '.join(UNIX_FORMS)}, or letters of {_PATTERN_GUIDE}"
+            f"{form} is not a valid timestamp pattern: use {', '.join(UNIX_FORMS)}, or a pattern as in {_PATTERN_GUIDE}"
         ) from error
 
 
 def _converted(rows: DataFrame, made: dict[str, Column], failures: dict[str, str], on_error: OnError) -> DataFrame:
-    """`failures` are by column, and begin with a class, as the errors of dead letters do."""
+    """Replace columns by their converted values `made`; with dead letters, write the first failure to ERROR_COLUMN.
+
+    `failures` has a message by column, which begins with a class name, as the errors of dead letters do.
+    """
     if on_error != "dead-letter":
         return rows.withColumns(made)
     noted = [

@@ -1,14 +1,14 @@
-"""Tables that a process keeps between tasks, so that the next micro-batch reads only what is new.
+"""Caches the tables of a process between its tasks, so that the next micro-batch reads only new records.
 
-A table that is not found here is read wholly, which is always right. It is not found if
+A table that is not in the cache is read in full, which is always correct. The cache does not return a table if
 
-- the topic was made again, or its partition has had an election since: offsets may mean other records then;
-- it holds what lies behind the end, or not what lies at the beginning, of what is wanted;
-- it was not brought up to date for a while. Tombstones may be gone by then that remove keys from it: a topic keeps them
-  for `delete.retention.ms`, a day if nobody says otherwise. Tables of queries that have ended make room this way, too;
-- it was read wholly long ago: tombstones are kept in it, and this is how it gets rid of them;
-- there was no room. Tables in use do not make room for others: they are asked for in turn, and each would push out the
-  one that is wanted next.
+- the topic was created again, or its partition has had a leader election: an offset may then mean another record;
+- it starts after the start of the wanted range, or ends after its end;
+- it was not updated for IDLE_S_MAX. Tombstones that delete some of its keys may have been removed by then: a topic
+  keeps them for `delete.retention.ms`, a day by default. This also removes the tables of queries that have ended;
+- its full read was longer than AGE_S_MAX ago: the table keeps tombstones, and only a full read removes them;
+- the cache was full. A table in use is never evicted for another one: tables are used in turn, and each would evict the
+  one that is needed next.
 """
 
 from collections.abc import Hashable
@@ -26,17 +26,17 @@ SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class Incarnation(NamedTuple):
-    """As long as this is the same, an offset of a partition means the same record."""
+    """As long as this is unchanged, an offset of a partition means the same record."""
 
     topic_id: TopicId
     leader_epoch: LeaderEpoch
 
 
 @value_class
-class _Kept:
+class _Entry:
     table: KeyTable
     incarnation: Incarnation
-    read_wholly_s: float
+    full_read_s: float
     used_s: float
 
 
@@ -44,49 +44,49 @@ class TableCache:
     def __init__(self, *, clock: Clock, size_bytes_max: int = SIZE_BYTES_MAX) -> None:
         self._clock = clock
         self._size_bytes_max = size_bytes_max
-        self._kept: dict[Hashable, _Kept] = {}
+        self._entries: dict[Hashable, _Entry] = {}
         self._lock = Lock()
 
     def find(self, name: Hashable, incarnation: Incarnation, start: Offset, end: Offset) -> KeyTable | None:
-        """A table that leads to the one of these offsets. If there is none, what was kept is forgotten."""
+        """Return a table that can be extended to the offsets from `start` to `end`; remove one that cannot."""
         with self._lock:
-            self._forget_old()
-            kept = self._kept.get(name)
-            if kept is None:
+            self._remove_expired()
+            entry = self._entries.get(name)
+            if entry is None:
                 return None
-            if kept.incarnation == incarnation and kept.table.leads_to(start, end):
-                return kept.table
-            del self._kept[name]
+            if entry.incarnation == incarnation and entry.table.can_extend_to(start, end):
+                return entry.table
+            del self._entries[name]
             return None
 
-    def room_for(self, name: Hashable) -> int:
-        """How many bytes a table of this name may have to be kept."""
+    def free_bytes(self, name: Hashable) -> int:
+        """Return how large a table of this name may be to be cached."""
         with self._lock:
-            return self._room_for(name)
+            return self._free_bytes(name)
 
-    def keep(self, name: Hashable, incarnation: Incarnation, table: KeyTable) -> None:
-        """In place of the one that was found, if there was one; if there is room."""
+    def put(self, name: Hashable, incarnation: Incarnation, table: KeyTable) -> None:
+        """Cache a table in place of the one that was found, if any; cache none if it is too large."""
         now_s = self._clock.monotonic()
         with self._lock:
-            before = self._kept.get(name)
-            if table.size_bytes <= self._room_for(name):
-                since_s = now_s if before is None else before.read_wholly_s
-                self._kept[name] = _Kept(table, incarnation, since_s, now_s)
+            before = self._entries.get(name)
+            if table.size_bytes <= self._free_bytes(name):
+                since_s = now_s if before is None else before.full_read_s
+                self._entries[name] = _Entry(table, incarnation, since_s, now_s)
             elif before is not None:
-                del self._kept[name]
+                del self._entries[name]
 
-    def forget(self, name: Hashable) -> None:
+    def remove(self, name: Hashable) -> None:
         with self._lock:
-            self._kept.pop(name, None)
+            self._entries.pop(name, None)
 
-    def _room_for(self, name: Hashable) -> int:
-        others = sum(kept.table.size_bytes for other, kept in self._kept.items() if other != name)
+    def _free_bytes(self, name: Hashable) -> int:
+        others = sum(entry.table.size_bytes for other, entry in self._entries.items() if other != name)
         return self._size_bytes_max - others
 
-    def _forget_old(self) -> None:
+    def _remove_expired(self) -> None:
         now_s = self._clock.monotonic()
-        self._kept = {
-            name: kept
-            for name, kept in self._kept.items()
-            if now_s - kept.used_s < IDLE_S_MAX and now_s - kept.read_wholly_s < AGE_S_MAX
+        self._entries = {
+            name: entry
+            for name, entry in self._entries.items()
+            if now_s - entry.used_s < IDLE_S_MAX and now_s - entry.full_read_s < AGE_S_MAX
         }

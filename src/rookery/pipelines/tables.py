@@ -1,8 +1,8 @@
-"""Topics as tables: the latest record of each key, as it is when a micro-batch begins.
+"""Reads topics as tables: the latest record of each key, as of the beginning of a micro-batch.
 
-Spark plans the static side of a join once and keeps its tasks for all micro-batches of a query, so that a plain batch
-read would end at the same offsets for ever. `TableSource` has tasks that only say which share of the partitions is
-theirs, and plans inside the task: each micro-batch sees what the topic holds then, new partitions included.
+Spark plans the static side of a join once and uses its tasks for all micro-batches of a query: a plain batch read would
+end at the same offsets forever. The tasks of `TableSource` only hold which share of the partitions they read, and look
+up the offsets when they run: each micro-batch sees the current content of the topic, including new partitions.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ TABLE_FORMAT: Final = "rookery-table"
 
 
 class Share(InputPartition):
-    """Every `count`-th partition of the topics, from `index` on."""
+    """A task that reads every `count`-th partition of the topics, from `index` on."""
 
     def __init__(self, index: int, count: int) -> None:
         super().__init__((index, count))
@@ -42,7 +42,7 @@ class Share(InputPartition):
 
 
 class TableSource(DefaultSource):
-    """The options are those of `format("rookery")`, for a batch."""
+    """A data source with the options of a batch read of `format("rookery")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -53,14 +53,14 @@ class TableSource(DefaultSource):
 
 
 class TableReader(BatchReader):
-    """Whole partitions, whose ranges are looked up by tasks. Rows are for `latest_per_key`."""
+    """Reads whole partitions, whose offsets the tasks look up. The rows are input for `latest_per_key`."""
 
     def __init__(self, plan: "ReadPlan") -> None:
         undivided = replace(plan.options, min_partitions=None, max_records_per_partition=None)
         super().__init__(replace(plan, options=undivided))
 
     def partitions(self) -> list[InputPartition]:
-        """As many as there are partitions now."""
+        """Return one share for each existing partition."""
         options = self._plan.options
         count = len(Lookups(options.client_config).existing_partitions(options.selection))
         return [Share(index, count) for index in range(count)]
@@ -74,7 +74,7 @@ class TableReader(BatchReader):
             if not isinstance(task, RangePartition):
                 continue
             tp = task.range.partition
-            # What came since the incarnations were looked up comes with the next micro-batch.
+            # A partition that was created after the lookup of the incarnations is read by the next micro-batch.
             if tp.partition % partition.count == partition.index and tp in incarnations:
                 yield from read_table(self._plan, task.range, incarnations[tp], TABLES)
 
@@ -96,7 +96,10 @@ def _incarnations(options: ReadOptions) -> "dict[TopicPartition, Incarnation]":
 
 
 def latest_per_key(records: DataFrame) -> DataFrame:
-    """Of records in the source's columns: the last one of each key, unless it has no value, which removes the key."""
+    """Return the last record of each key; a last record without a value deletes its key.
+
+    `records` have the columns of the data source.
+    """
     everything = F.struct(*(F.col(name) for name in records.columns))
     keyed = records.where(F.col("key").isNotNull())
     latest = keyed.groupBy("topic", "key").agg(F.max_by(everything, F.col("offset")).alias("latest"))

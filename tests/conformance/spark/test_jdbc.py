@@ -66,13 +66,13 @@ def test_a_table_and_a_query_are_read_anew_with_each_batch(
     assert (figures["out"].state, figures["out"].rows_out, figures["out"].batches) == ("finished", 2, 3)
 
 
-def test_what_the_database_objects_to_is_told_with_its_line(
+def test_errors_of_the_database_are_reported_with_their_lines(
     spark: "SparkSession", postgres: Postgres, tmp_path: Path
 ) -> None:
     (tmp_path / "orders").mkdir()
     text = PIPELINE.replace("$URL", f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres").replace("'reads'", "'x'")
     with pytest.raises(PipelineError) as caught:
         run_pipeline(spark, tmp_path, text.replace("sales.users", "sales.usres"))
-    found = {problem.place.line: problem.message for problem in caught.value.problems}
+    found = {problem.location.line: problem.message for problem in caught.value.problems}
     assert 'relation "sales.usres" does not exist' in found[7]
     assert 'relation "x" does not exist' in found[10]

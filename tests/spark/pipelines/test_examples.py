@@ -1,4 +1,4 @@
-"""The examples parse, and Spark takes them: their topics are made, and nothing runs."""
+"""The examples are valid: they parse, and Spark accepts the streaming one. No example is run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ def test_every_example_is_valid(path: Path) -> None:
     parse_pipeline(path.read_text(), path, {})
 
 
-def test_spark_takes_the_streaming_example(spark: "SparkSession", broker: EmbeddedBroker) -> None:
+def test_spark_accepts_the_streaming_example(spark: "SparkSession", broker: EmbeddedBroker) -> None:
     path = EXAMPLES / "streaming" / "page-views.yaml"
     pipeline = parse_pipeline(path.read_text(), path, {"ROOKERY_BOOTSTRAP_SERVER": broker.bootstrap_servers})
     topics = [

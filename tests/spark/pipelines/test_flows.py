@@ -1,4 +1,4 @@
-"""Whole pipelines on the shared session: each test puts several features into few queries, which take the time."""
+"""Whole pipelines on the shared session. A query takes seconds: each test puts several features into few queries."""
 
 import json
 import os
@@ -32,12 +32,12 @@ def postgres() -> Iterator[Postgres]:
 
 
 def write_batches(directory: Path, *batches: list[dict[str, Any]]) -> None:
-    """One file for each micro-batch."""
+    """Write one file for each micro-batch."""
     directory.mkdir(parents=True)
     for number, rows in enumerate(batches):
         path = directory / f"{number}.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        # Spark takes files in the order of their times.
+        # Spark reads files in the order of their modification times.
         os.utime(path, (number, number))
 
 
@@ -79,13 +79,13 @@ sinks:
 
 @pytest.mark.timeout(600)
 def test_windows_sessions_and_duplicates(spark: "SparkSession", postgres: Postgres, tmp_path: Path) -> None:
-    """What is later than the watermark allows is not counted any more, nor is what was counted already."""
+    """Rows that are later than the watermark allows are not counted, and neither are duplicates."""
     write_batches(
         tmp_path / "views",
         [view(1, "a", "00:10"), view(2, "a", "00:50"), view(3, "b", "00:20", "bob"), view(1, "a", "00:11")],
         [view(4, "a", "05:00"), view(2, "a", "00:50")],
         [view(5, "b", "05:30", "bob")],
-        # The watermark that counts for late rows is that of the batch before the last.
+        # Late rows are dropped by the watermark of the batch before the last.
         [view(6, "a", "00:30"), view(7, "z", "20:00")],
     )
     figures = run_pipeline(spark, tmp_path, STATEFUL.replace("$POSTGRES", postgres.dsn))
@@ -104,7 +104,7 @@ def test_windows_sessions_and_duplicates(spark: "SparkSession", postgres: Postgr
     assert (figures["counts"].rows_in, figures["counts"].rows_out) == (9, 4)
 
 
-def test_what_spark_objects_to_is_told_with_file_and_line(spark: "SparkSession", tmp_path: Path) -> None:
+def test_errors_of_spark_are_reported_with_file_and_line(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "late.sql").write_text("SELECT\n  nothing\nFROM ticks\n")
     (tmp_path / "more.py").write_text(
         "def broken(ticks):\n    return ticks.select('nope')\n\ndef wrong(ticks):\n    return 1\n"
@@ -137,7 +137,8 @@ def test_what_spark_objects_to_is_told_with_file_and_line(spark: "SparkSession",
     with pytest.raises(PipelineError) as caught:
         check_pipeline(spark, pipeline)
     found = {
-        f"{Path(problem.place.file).name}:{problem.place.line}": problem.message for problem in caught.value.problems
+        f"{Path(problem.location.file).name}:{problem.location.line}": problem.message
+        for problem in caught.value.problems
     }
     assert list(found) == [
         "late.sql:2",
@@ -152,8 +153,8 @@ def test_what_spark_objects_to_is_told_with_file_and_line(spark: "SparkSession",
     ]
     assert "`vlaue` cannot be resolved" in found["p.yaml:7"]
     assert "`tikcs` cannot be found" in found["p.yaml:9"]
-    assert found["p.yaml:12"] == "wrong must return a DataFrame, and returned int"
-    assert found["p.yaml:17"] == "there is no column nope: known are timestamp, value"
+    assert found["p.yaml:12"] == "wrong must return a DataFrame, but returned int"
+    assert found["p.yaml:17"] == "there is no column nope: use one of timestamp, value"
 
 
 def test_output_modes_are_checked_before_the_start(spark: "SparkSession", tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_columns_that_sinks_name_are_checked_before_the_start(spark: "SparkSessi
         name: wrong
         sources:
           ticks: {generator: {}}
-          shop: {jdbc: "jdbc:nobody://localhost/shop", table: orders}
+          shop: {jdbc: "jdbc:unknown://localhost/shop", table: orders}
         sinks:
           - {parquet: fine, from: ticks, partition_by: VALUE}
           - {parquet: out, from: ticks, partition_by: [vlaue]}
@@ -184,15 +185,15 @@ def test_columns_that_sinks_name_are_checked_before_the_start(spark: "SparkSessi
         """
     with pytest.raises(PipelineError) as caught:
         check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
-    found = {problem.place.line: problem.message for problem in caught.value.problems}
-    assert found[7] == "partition_by names vlaue, and there is no such column: did you mean value?"
-    assert found[8].startswith("order_by names time, and there is no such column")
+    found = {problem.location.line: problem.message for problem in caught.value.problems}
+    assert found[7] == "partition_by names the unknown column vlaue: did you mean value?"
+    assert found[8].startswith("order_by names the unknown column time")
     assert "`gone` cannot be resolved" in found[9]
-    assert found[4] == "No suitable driver: bring its jar, with --set spark.jars=FILE"
+    assert found[4] == "No suitable driver: add the driver's jar with --set spark.jars=FILE"
     assert list(found) == [4, 7, 8, 9]
 
 
-def test_what_checkpoints_were_made_for_is_kept_on_any_file_system(spark: "SparkSession", tmp_path: Path) -> None:
+def test_files_of_checkpoints_on_a_hadoop_file_system(spark: "SparkSession", tmp_path: Path) -> None:
     files = CheckpointFiles(spark)
     directory = f"file://{tmp_path}/checkpoint"
     assert (files.read(f"{directory}/a.json"), files.names(directory)) == (None, [])
@@ -205,7 +206,7 @@ def test_what_checkpoints_were_made_for_is_kept_on_any_file_system(spark: "Spark
 def test_sinks_are_checked_before_the_start(
     spark: "SparkSession", broker: EmbeddedBroker, postgres: Postgres, topic: str, tmp_path: Path
 ) -> None:
-    """What is registered for a topic, and a table's columns, must take what would be written."""
+    """The rows must fit the schema that is registered for a topic, and the columns of a table."""
     old = {"type": "record", "name": "old", "fields": [{"name": "value", "type": "string"}]}
     with RegistryClient(broker.schema_registry_url) as registry:
         registry.register(f"{topic}-value", Schema(json.dumps(old)))
@@ -225,17 +226,17 @@ def test_sinks_are_checked_before_the_start(
         """
     with pytest.raises(PipelineError) as caught:
         check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
-    found = [(problem.place.line, problem.message) for problem in caught.value.problems]
+    found = [(problem.location.line, problem.message) for problem in caught.value.problems]
     assert [line for line, _ in found] == [7, 9, 10, 10]
-    assert found[0][1].startswith(f"what would be written is incompatible with {topic}-value: ")
-    assert found[1][1] == f"value_schema is needed: the registry has no schema {topic}-proto-value"
+    assert found[0][1].startswith(f"the schema of the rows is incompatible with {topic}-value: ")
+    assert found[1][1] == f"the sink needs value_schema, since the registry has no schema {topic}-proto-value"
     assert "column timestamp is missing" in found[2][1]
 
 
 def test_one_problem_does_not_hide_others(
     spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path
 ) -> None:
-    """What Spark objects to, and what is wrong with flows that Spark agrees to."""
+    """Errors of Spark's analysis are reported together with problems of flows that Spark accepts."""
     broker.create_topic(topic)
     text = f"""\
         name: wrong
@@ -254,14 +255,14 @@ def test_one_problem_does_not_hide_others(
         """
     with pytest.raises(PipelineError) as caught:
         check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
-    found = {problem.place.line: problem.message for problem in caught.value.problems}
+    found = {problem.location.line: problem.message for problem in caught.value.problems}
     assert list(found) == [8, 9, 13]
-    assert found[8].startswith("YYYY-MM-dd is no pattern for times")
+    assert found[8].startswith("YYYY-MM-dd is not a valid timestamp pattern")
     assert "`vlaue` cannot be resolved" in found[9]
     assert "watermark" in found[13]
 
 
-def test_what_nobody_uses_is_checked_too(spark: "SparkSession", tmp_path: Path) -> None:
+def test_unused_transforms_are_checked_too(spark: "SparkSession", tmp_path: Path) -> None:
     text = """\
         name: wrong
         sources: {ticks: {generator: {}}}
@@ -272,7 +273,7 @@ def test_what_nobody_uses_is_checked_too(spark: "SparkSession", tmp_path: Path) 
         check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
 
 
-def test_a_platform_that_is_not_there(tmp_path: Path) -> None:
+def test_a_platform_that_does_not_respond(tmp_path: Path) -> None:
     text = """\
         name: wrong
         platform: {bootstrap.servers: "127.0.0.1:1", schema.registry.url: "http://127.0.0.1:1"}
@@ -281,12 +282,12 @@ def test_a_platform_that_is_not_there(tmp_path: Path) -> None:
         """
     pipeline = parse_pipeline(dedent(text), tmp_path / "p.yaml", {})
     (topics,), (registry,) = check_topics(pipeline), list(check_registry(pipeline))
-    assert (topics.place.line, registry.place.line) == (2, 2)
+    assert (topics.location.line, registry.location.line) == (2, 2)
     assert topics.message.startswith("no broker answers at bootstrap.servers 127.0.0.1:1")
     assert "no schema registry answers" in registry.message
 
 
-def test_topics_that_are_not_there(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+def test_missing_topics(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
     broker.create_topic(topic)
     text = f"""\
         name: wrong
@@ -297,6 +298,6 @@ def test_topics_that_are_not_there(broker: EmbeddedBroker, topic: str, tmp_path:
         sinks: [{{console: true, from: nowhere}}]
         """
     found = check_topics(parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
-    assert [problem.place.line for problem in found] == [4, 5]
+    assert [problem.location.line for problem in found] == [4, 5]
     assert found[0].message == f"there is no topic {topic}s: did you mean {topic}?"
     assert found[1].message == "there is no topic qqq: rookery topics create qqq"

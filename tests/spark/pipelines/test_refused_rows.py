@@ -1,4 +1,4 @@
-"""Rows of a pipeline that PostgreSQL refuses are dead letters."""
+"""Rows of a pipeline that PostgreSQL refuses become dead letters."""
 
 import json
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def produce(broker: EmbeddedBroker, topic: str, *values: str) -> None:
 
 
 def letters_in(broker: EmbeddedBroker, topic: str) -> dict[bytes, tuple[Any, Any, Failure | None]]:
-    """By their values: the key, the record's own headers, and what is wrong."""
+    """Return the key, the record's own headers and the failure of each dead letter, by its value."""
     config = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
     with Consumer[bytes, bytes](config) as consumer:
         rows = consumer.read_arrow(topic).select(["key", "value", "headers"]).to_pylist()
@@ -60,11 +60,11 @@ def letters_in(broker: EmbeddedBroker, topic: str) -> dict[bytes, tuple[Any, Any
     for row in rows:
         headers = tuple((header["key"], header["value"]) for header in row["headers"])
         found[row["value"]] = (row["key"], original_headers(headers), read_failure(headers))
-    assert len(found) == len(rows), "each is there once"
+    assert len(found) == len(rows), "each dead letter is written once"
     return found
 
 
-def test_a_record_is_kept_as_it_was_and_any_other_row_as_json(
+def test_a_dead_letter_is_the_source_record_or_the_row_as_json(
     spark: "SparkSession", broker: EmbeddedBroker, postgres: Postgres, topic: str, tmp_path: Path
 ) -> None:
     broker.create_topic(topic)
@@ -95,10 +95,10 @@ def test_a_record_is_kept_as_it_was_and_any_other_row_as_json(
     assert counted == {"orders": (2, 1), "loud": (1, 2)}
 
 
-def test_steps_behind_sql_fail_as_nobody_writes_their_dead_letters(
+def test_steps_after_sql_fail_since_no_flow_writes_their_dead_letters(
     spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also if the bytes of the records come along, because other steps need them."""
+    """They fail even if the rows carry the bytes of their records, because other steps need these."""
     broker.create_topic(topic)
     text = f"""\
 name: {topic}

@@ -1,4 +1,4 @@
-"""Single-message transforms, on a static DataFrame: they treat each row alone."""
+"""Single-message transforms on a static DataFrame; each row is treated independently."""
 
 from datetime import datetime
 from hashlib import sha256
@@ -12,8 +12,8 @@ from rookery.pipelines.spec import (
     Drop,
     Filter,
     Flatten,
+    Location,
     Mask,
-    Place,
     Rename,
     Route,
     Set,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rookery.pipelines.spec import OnError
 
-HERE = Place("p.yaml", 1)
+HERE = Location("p.yaml", 1)
 
 
 def applied(rows: "DataFrame", *steps: Step, on_error: "OnError" = "fail") -> "DataFrame":
@@ -40,7 +40,7 @@ def rows_of(rows: "DataFrame") -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in rows.collect()]
 
 
-def test_every_step_changes_what_it_says(spark: "SparkSession") -> None:
+def test_the_effect_of_every_step(spark: "SparkSession") -> None:
     rows = spark.sql(
         "SELECT 'Ab1' AS name, 'secret' AS token, 7 AS pin, '42' AS count, 'de' AS country, 1700000000123L AS at, "
         "'2026-03-01 12:00' AS day, named_struct('city', 'Brno', 'geo', named_struct('lat', 1.5D)) AS address, "
@@ -77,7 +77,7 @@ def test_every_step_changes_what_it_says(spark: "SparkSession") -> None:
     assert applied(rows, Flatten(HERE, ("address",), ".")).columns[-3:] == ["address.city", "address.geo.lat", "gone"]
 
 
-def test_what_cannot_be_converted(spark: "SparkSession") -> None:
+def test_values_that_cannot_be_converted(spark: "SparkSession") -> None:
     rows = spark.sql("SELECT * FROM VALUES ('1', '5'), ('x', '5'), (NULL, 'soon') AS t(count, at)")
     steps: list[Step] = [Cast(HERE, (("count", "int"),)), ToTimestamp(HERE, (("at", "unix"),))]
     at = datetime.fromtimestamp(5)
@@ -86,32 +86,37 @@ def test_what_cannot_be_converted(spark: "SparkSession") -> None:
         {"count": None, "at": at},
         {"count": None, "at": None},
     ]
-    noted = applied(rows, *steps, Filter(HERE, "count = 0"), on_error="dead-letter")
-    assert [row[ERROR_COLUMN] for row in rows_of(noted)] == [
-        "CastError: count is no int",
-        "TimestampError: at is no timestamp",
+    failed = applied(rows, *steps, Filter(HERE, "count = 0"), on_error="dead-letter")
+    assert [row[ERROR_COLUMN] for row in rows_of(failed)] == [
+        "CastError: count is not a valid int",
+        "TimestampError: at is not a valid timestamp",
     ]
     with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
         applied(rows, *steps).collect()
 
 
-def test_times_that_are_too_large(spark: "SparkSession") -> None:
-    """Spark's functions overflow and fail, and that is a bad value like others."""
+def test_timestamps_that_are_too_large(spark: "SparkSession") -> None:
+    """Spark's functions would overflow and fail the batch; here the value is a bad one like any other."""
     times = [2**63 - 1, -(2**63), 2**63 // 10**6 + 1]
     rows = spark.createDataFrame([(time,) for time in times], "at bigint")
     for form, known in (("unix", 0), ("unix_ms", 1), ("unix_us", 2)):
         step = ToTimestamp(HERE, (("at", form),))
-        noted = applied(rows, step, on_error="dead-letter").selectExpr("unix_micros(at) AS at", ERROR_COLUMN).collect()
-        assert [row["at"] is not None for row in noted].count(True) == known, form
+        converted = (
+            applied(rows, step, on_error="dead-letter").selectExpr("unix_micros(at) AS at", ERROR_COLUMN).collect()
+        )
+        assert [row["at"] is not None for row in converted].count(True) == known, form
         assert all(
-            (row["at"] is None) == (row[ERROR_COLUMN] == "TimestampError: at is no timestamp") for row in noted
+            (row["at"] is None) == (row[ERROR_COLUMN] == "TimestampError: at is not a valid timestamp")
+            for row in converted
         ), form
 
 
-def test_patterns_are_checked_before_a_row_comes(spark: "SparkSession") -> None:
+def test_patterns_are_checked_without_rows(spark: "SparkSession") -> None:
     rows = spark.sql("SELECT 'x' AS at, timestamp'2026-03-01' AS known")
     for form in ("YYYY-MM-dd", "qqqqq", "yyyy'x", "hourly"):
-        with pytest.raises(PatternError, match=f"{form} is no pattern for times: use unix, unix_ms, unix_us, or"):
+        with pytest.raises(
+            PatternError, match=f"{form} is not a valid timestamp pattern: use unix, unix_ms, unix_us, or"
+        ):
             applied(rows, ToTimestamp(HERE, (("known", "of no use"), ("at", form))))
     applied(rows, ToTimestamp(HERE, (("at", "yyyy-MM-dd'T'HH:mm[:ss]"),)))
 
@@ -133,6 +138,6 @@ def test_flatten_leaves_hidden_columns_alone(spark: "SparkSession") -> None:
     ],
     ids=lambda step: type(step).__name__,
 )
-def test_columns_that_are_not_there(spark: "SparkSession", step: Step) -> None:
+def test_missing_columns(spark: "SparkSession", step: Step) -> None:
     with pytest.raises(MissingColumnError, match="there is no column nmae: did you mean name"):
         applied(spark.sql("SELECT 'x' AS name, 1 AS id"), step)

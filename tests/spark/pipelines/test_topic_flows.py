@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-# Spark starts many processes, and other tests may do the same.
+# Spark starts many processes, and other tests may do so at the same time.
 TIMEOUT_S = 240.0
 
 
 class Running:
-    """A pipeline in a thread of its own."""
+    """A pipeline that runs in its own thread."""
 
     def __init__(self, spark: "SparkSession", text: str, directory: Path) -> None:
         self.figures: dict[str, Figures] = {}
@@ -48,9 +48,9 @@ class Running:
 
     def _run(self) -> None:
         with self._lags:
-            self._runner.run(self._stop, self._take)
+            self._runner.run(self._stop, self._on_figures)
 
-    def _take(self, figures: Sequence[Figures]) -> None:
+    def _on_figures(self, figures: Sequence[Figures]) -> None:
         self.figures = {each.flow: each for each in figures}
 
     def __enter__(self) -> "Running":
@@ -58,7 +58,7 @@ class Running:
         return self
 
     def wait(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Until it holds; a pipeline that has ended will not make it so."""
+        """Wait until `condition` holds; fail if the pipeline ends before."""
         eventually(
             lambda: not self._thread.is_alive() or condition(),
             lambda: f"{what()}; {self.figures}",
@@ -72,7 +72,7 @@ class Running:
 
 
 def produce(broker: EmbeddedBroker, topic: str, *records: tuple[str, Any]) -> None:
-    """Keys and values; what is no text is written as JSON."""
+    """Produce keys and values; a value that is no string is written as JSON."""
     with Producer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         for key, value in records:
             text = value if isinstance(value, str | None) else json.dumps(value)
@@ -94,12 +94,12 @@ def values(broker: EmbeddedBroker, topic: str) -> list[dict[str, Any]]:
 
 
 def failures(broker: EmbeddedBroker, topic: str) -> dict[bytes, Failure]:
-    """Dead letters by their bytes."""
+    """Return the failures of dead letters by their values."""
     rows = committed(broker, topic).select(["value", "headers"]).to_pylist()
     found = {
         row["value"]: read_failure([(header["key"], header["value"]) for header in row["headers"]]) for row in rows
     }
-    assert len(found) == len(rows), "each is there once"
+    assert len(found) == len(rows), "each dead letter is written once"
     return {value: failure for value, failure in found.items() if failure is not None}
 
 
@@ -108,7 +108,7 @@ def offset_of(failure: Failure) -> int | None:
 
 
 def kill_in_the_first_write(pipeline: Pipeline) -> None:
-    """What Spark leaves behind if it is killed in the very first write of a query."""
+    """Create the file that Spark leaves if it is killed in the very first write of a query."""
     for sink in pipeline.sinks:
         offsets = Path(pipeline.checkpoint_of(sink.name)) / "offsets"
         offsets.mkdir(parents=True)
@@ -116,15 +116,15 @@ def kill_in_the_first_write(pipeline: Pipeline) -> None:
 
 
 def run_once(spark: "SparkSession", text: str, directory: Path) -> Figures:
-    """Until everything that is there has been read. Of the last flow."""
-    told: list[Figures] = []
+    """Run the pipeline until it has read all available records; return the figures of its last flow."""
+    seen: list[Figures] = []
     pipeline = parse_pipeline(text, directory / "p.yaml", {})
     flows = check_pipeline(spark, pipeline)
     create_topics(pipeline)
     write_pins(pipeline, CheckpointFiles(spark))
     with LagLookup(pipeline.platform, SystemClock()) as lags:
-        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), told.extend)
-    return told[-1]
+        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), seen.extend)
+    return seen[-1]
 
 
 PIPELINE = """
@@ -168,8 +168,8 @@ def viewed(view: int, user: str, amount: str = "7") -> dict[str, Any]:
 
 @pytest.mark.timeout(600)
 def test_joins_dead_letters_and_lag(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
-    """A stream joined with a stream and with a table that changes; bad records are dead letters, once each, in a topic
-    that the pipeline names."""
+    """A stream is joined with a stream and with a table that changes; each bad record becomes one dead letter in the
+    topic that the pipeline names."""
     for name in ("views", "clicks", "users"):
         broker.create_topic(f"{topic}-{name}")
     produce(broker, f"{topic}-users", ("u1", {"name": "Ann"}), ("u2", {"name": "Bob"}))
@@ -196,7 +196,7 @@ def test_joins_dead_letters_and_lag(spark: "SparkSession", broker: EmbeddedBroke
     bad_json, bad_amount = letters[b"no json"], letters[json.dumps(viewed(6, "u1", amount="much")).encode()]
     assert (bad_json.stage, bad_json.pipeline, offset_of(bad_json)) == ("VALUE_CONVERTER", topic, 2)
     assert (bad_amount.stage, bad_amount.error_class) == ("TRANSFORMATION", "CastError")
-    assert bad_amount.message == "amount is no int"
+    assert bad_amount.message == "amount is not a valid int"
     written, lost = running.figures[out], running.figures["dead-letters"]
     assert (written.state, written.dead_letters, written.rows_in, written.rows_out) == ("stopped", 0, 14, 5)
     assert (lost.state, lost.dead_letters, lost.rows_in, lost.rows_out) == ("stopped", 2, 19, 0)
@@ -222,7 +222,7 @@ sinks:
 
 
 def test_deletes_stay_deletes(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
-    """A record without a value is written without one, whatever steps add. One that cannot be decoded is no delete."""
+    """A record without a value is written without one, whatever steps add; an undecodable one is no delete."""
     broker.create_topic(f"{topic}-users")
     produce(broker, f"{topic}-users", ("a", {"id": 1, "name": "Ann"}), ("b", None), ("c", "no json"), ("d", {"id": 2}))
     fields = [{"name": "id", "type": ["int", "null"]}, {"name": "name", "type": ["null", "string"]}]
@@ -246,7 +246,7 @@ def test_deletes_stay_deletes(spark: "SparkSession", broker: EmbeddedBroker, top
         b"c": False,
         b"d": False,
     }
-    assert written("chosen") == {b"a": None, b"c": b"{}", b"d": b'{"id":2}'}, "rows that SQL makes deletes of"
+    assert written("chosen") == {b"a": None, b"c": b"{}", b"d": b'{"id":2}'}, "SQL can turn rows into deletes"
 
 
 EDITED = """
@@ -262,8 +262,10 @@ sinks: {sinks}
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_an_edited_pipeline_goes_on(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
-    """Sinks change places, the first cast and the dead letters come: each row and each dead letter is there once."""
+def test_an_edited_pipeline_continues(
+    spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    """After sinks are reordered and casts and dead letters added, each row and dead letter is written once."""
     broker.create_topic(f"{topic}-views")
     one, two = f"{{topic: {topic}-one, from: typed}}", f"{{topic: {topic}-two, from: typed}}"
     edits = [
