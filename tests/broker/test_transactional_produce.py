@@ -327,7 +327,7 @@ def test_appends_wait_for_the_coordinator(tmp_path: Path, version: int) -> None:
             await held.coordinator.catch_up()
             (result,) = await answered(held.task, version)
             assert (result.error_code, result.base_offset) == (0, 0)
-        assert broker.services.produce_turns.is_free("t")
+        assert broker.services.produce_queues.is_free("t")
 
     play(tmp_path, scene)
 
@@ -424,7 +424,7 @@ def test_after_the_coordinator_the_in_sync_replicas_are_waited_for(tmp_path: Pat
         await coordinator.catch_up()
         assert replica.log.end_offset == 1
         assert not task.done()
-        assert broker.services.produce_turns.is_free("t"), "its turn is over with its append"
+        assert broker.services.produce_queues.is_free("t"), "the queue is empty after the append"
         replica.read(1, 1000, node_id=FOLLOWER)
         assert codes(await answered(task)) == [0]
 

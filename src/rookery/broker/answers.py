@@ -1,4 +1,4 @@
-"""From a coordinator's future to a response: at once where it is done, otherwise when it is."""
+"""Converts a coordinator's future to a response: immediately if the future is done, else as an awaitable."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 from rookery.base.errors import ErrorCode
 from rookery.coordinators.runtime import ResponseFuture
 
-# What a coordinator says of itself, and not of the request.
-ABOUT_COORDINATORS: Final = frozenset(
+# Errors about the coordinator, not about the request.
+COORDINATOR_ERRORS: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -34,7 +34,7 @@ async def _respond_later(
 def respond_to_all(
     answers: Sequence[ResponseFuture[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], ResponseT]
 ) -> ResponseT | Awaitable[ResponseT]:
-    """For requests that concern several groups or transactions, each of which has its coordinator."""
+    """Respond to a request about several groups or transactions, each of which may have another coordinator."""
     if all(answer.done() for answer in answers):
         return convert([answer.result() for answer in answers])
     return _respond_to_all_later(answers, convert)
@@ -47,6 +47,6 @@ async def _respond_to_all_later(
 
 
 def known_to(version: int, code: ErrorCode, *, fenced_since: int) -> ErrorCode:
-    """PRODUCER_FENCED for those who know it; INVALID_PRODUCER_EPOCH, with the same consequences, for older clients."""
+    """Return `code`, or INVALID_PRODUCER_EPOCH, which has the same effect, if the version has no PRODUCER_FENCED."""
     is_unknown = code is ErrorCode.PRODUCER_FENCED and version < fenced_since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else code

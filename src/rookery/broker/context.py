@@ -18,7 +18,7 @@ from rookery.broker.known_answers import KnownAnswers
 from rookery.broker.large_requests import LargeRequests
 from rookery.broker.producer_ids import ProducerIds
 from rookery.broker.schema_checks import NoSchemas, SchemaChecks
-from rookery.broker.turns import Turns
+from rookery.broker.work_queues import WorkQueues
 from rookery.coordinators.group.service import GroupCoordinator
 from rookery.coordinators.txn.markers import MarkerWriter
 from rookery.coordinators.txn.service import TransactionCoordinator
@@ -64,8 +64,8 @@ class Services:
     slices: Slices = field(default_factory=Slices)
     large_requests: LargeRequests = field(default_factory=LargeRequests)
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
-    # The order of transactional produces that wait for their coordinator, by transactional id.
-    produce_turns: Turns = field(default_factory=Turns)
+    # Transactional Produce requests that wait for the coordinator, in order, by transactional id.
+    produce_queues: WorkQueues = field(default_factory=WorkQueues)
     inspections: Inspections = field(default_factory=lambda: Inspections(SchemaChecks(NoSchemas())))
 
     @property

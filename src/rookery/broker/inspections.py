@@ -1,15 +1,15 @@
-"""Batches that have to be opened before they are appended: which at once, which later, and in what order.
+"""Inspects the batches that have to be opened before they are appended: when, how much at a time, and in which order.
 
-Most batches never come here: their header tells all that a topic's configuration asks for. `records.inspection` says
-what is done with the others, one step after the other. A request may have some of that done as it comes in: `Effort`.
-What is more is done between other callbacks of the event loop, a step at a time, and outside of Python in a worker
-thread; one batch at a time for the whole broker, so that the memory for decompressed records does not grow with the
-number of requests.
+Most batches are not inspected: their header is enough for what the topic's configuration requires. For the others,
+`records.inspection` defines the work as a sequence of steps. Stage 1 of a request may do a bounded amount of it
+(`InspectionBudget`). The rest runs later, one step at a time between other callbacks of the event loop; compression and
+decompression run in a worker thread. At most `INSPECTIONS_AT_ONCE` batches are open in the whole broker, so that the
+memory for decompressed records does not grow with the number of requests.
 
-A batch that waits keeps its place: later ones of its line, which is for one partition and one connection, go behind
-it, even those that need no look. If one has to be tried again because schemas cannot be read, those behind it have to
-be, too: a producer that numbers its batches would be told that they are out of order. Other partitions of the same
-request, and other connections, do not wait for the line.
+A batch that waits keeps its place in a queue, one per partition and connection: later batches of the queue are appended
+after it, even if they need no inspection. If a batch fails with a retriable error because the schemas cannot be read,
+the batches after it fail with the same error. If they were appended, the retry of the first one would be out of order
+for an idempotent producer. Other partitions of the request, and other connections, do not wait for the queue.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from rookery.base.errors import InvalidBatchError
 from rookery.base.slices import Slices
 from rookery.base.types import Buffer, TimestampMs
 from rookery.broker.schema_checks import UNREADABLE, SchemaChecks, SchemaJudge
-from rookery.broker.turns import Turns
+from rookery.broker.work_queues import WorkQueues
 from rookery.records.batch import read_header
 from rookery.records.inspection import Inspection, finish, inspect
 from rookery.replication.replica import Appended, Replica
@@ -29,8 +29,8 @@ from rookery.replication.replica import Appended, Replica
 ResultT = TypeVar("ResultT")
 
 
-class Effort:
-    """What may still be done for one request as it comes in: records to read, and bytes that they may expand to."""
+class InspectionBudget:
+    """How much stage 1 of one request may still inspect: records, and bytes that they may expand to."""
 
     __slots__ = ("bytes_left", "records_left")
 
@@ -40,54 +40,61 @@ class Effort:
 
 
 class Inspections:
-    """One for all connections of a broker."""
+    """The inspections of all connections of a broker. `queue` is the key of a batch's queue."""
 
     def __init__(self, schemas: SchemaChecks) -> None:
         self._schemas = schemas
-        self._turns = Turns()
-        # The lines in which one could not be judged, as long as a batch waits in them.
-        self._held_up: set[str] = set()
+        self._queues = WorkQueues()
+        # The queues in which a batch failed because the schemas could not be read, until they are empty.
+        self._failed: set[str] = set()
         self._open = asyncio.Semaphore(INSPECTIONS_AT_ONCE)
 
     @property
     def is_idle(self) -> bool:
-        return self._turns.is_idle
+        return self._queues.is_idle
 
-    def is_free(self, line: str) -> bool:
-        return self._turns.is_free(line)
+    def is_free(self, queue: str) -> bool:
+        return self._queues.is_free(queue)
 
     def inspect_now(
-        self, replica: Replica, batch: Buffer, effort: Effort, *, now_ms: TimestampMs
+        self, replica: Replica, batch: Buffer, budget: InspectionBudget, *, now_ms: TimestampMs
     ) -> Buffer | Appended | None:
-        """What to append, or why it may not be; None if that is more than the effort that is left, or has to wait."""
+        """Return the batch to append, or the outcome if it is rejected; None if it must be inspected later.
+
+        That is the case if it exceeds the `budget`, or has a schema id that this node has not read yet.
+        """
         judge = self._judge(replica, batch)
-        inspected = _inspect_small(replica, batch, judge, now_ms, effort)
+        inspected = _inspect_small(replica, batch, judge, now_ms, budget)
         return None if judge is not None and judge.found_unknown else inspected
 
     def delay(
-        self, line: str, append: Callable[[], Awaitable[Appended]], result: Callable[[Appended], ResultT]
+        self, queue: str, append: Callable[[], Awaitable[Appended]], result: Callable[[Appended], ResultT]
     ) -> "asyncio.Task[ResultT]":
-        """Append when all before in the line are done; `result` is called with the outcome, in the same turn."""
-        task = self._turns.take(line, lambda: self._append(line, append, result))
-        task.add_done_callback(lambda _: self._leave(line))
+        """Append after the earlier batches of the queue, and call `result` with the outcome in the same turn.
+
+        In a later turn the leader epoch could have changed: the acknowledgement would wait for records of another
+        epoch.
+        """
+        task = self._queues.run(queue, lambda: self._append_next(queue, append, result))
+        task.add_done_callback(lambda _: self._on_done(queue))
         return task
 
-    async def _append(
-        self, line: str, append: Callable[[], Awaitable[Appended]], result: Callable[[Appended], ResultT]
+    async def _append_next(
+        self, queue: str, append: Callable[[], Awaitable[Appended]], result: Callable[[Appended], ResultT]
     ) -> ResultT:
-        appended = UNREADABLE if line in self._held_up else await append()
+        appended = UNREADABLE if queue in self._failed else await append()
         if appended is UNREADABLE:
-            self._held_up.add(line)
+            self._failed.add(queue)
         return result(appended)
 
-    def _leave(self, line: str) -> None:
-        if self._turns.is_free(line):
-            self._held_up.discard(line)
+    def _on_done(self, queue: str) -> None:
+        if self._queues.is_free(queue):
+            self._failed.discard(queue)
 
     async def inspect(
         self, replica: Replica, batch: Buffer, slices: Slices, *, now_ms: TimestampMs
     ) -> Buffer | Appended:
-        """What to append, or why it may not be; however long that takes."""
+        """Return the batch to append, or the outcome if it is rejected, however long that takes."""
         judge = self._judge(replica, batch)
         inspected = await self._inspect(replica, batch, slices, judge, now_ms)
         if judge is None or not judge.found_unknown:
@@ -101,8 +108,9 @@ class Inspections:
         self, replica: Replica, batch: Buffer, slices: Slices, judge: SchemaJudge | None, now_ms: TimestampMs
     ) -> Buffer | Appended:
         async with self._open:
-            inspected = _inspect_small(replica, batch, judge, now_ms, Effort())
-            # Before the next may begin: thousands that wait would all have their turn in this one of the loop.
+            inspected = _inspect_small(replica, batch, judge, now_ms, InspectionBudget())
+            # Before the semaphore is released: otherwise thousands of waiting batches would all be inspected in one
+            # turn of the event loop.
             await slices.pause()
             if inspected is not None:
                 return inspected
@@ -113,7 +121,10 @@ class Inspections:
                 return replica.reject(error)
 
     def _judge(self, replica: Replica, batch: Buffer) -> SchemaJudge | None:
-        """None where no schemas are checked: a batch that is in the log already keeps its answer."""
+        """Return the check of a batch's schema ids; None if it needs none.
+
+        A duplicate is not checked: it is acknowledged with its old offset even if its schema was deleted since.
+        """
         rules = replica.log.config.schema_rules
         if rules is None or replica.is_duplicate(read_header(batch)):
             return None
@@ -121,24 +132,24 @@ class Inspections:
 
 
 def _inspect_small(
-    replica: Replica, batch: Buffer, judge: SchemaJudge | None, now_ms: TimestampMs, effort: Effort
+    replica: Replica, batch: Buffer, judge: SchemaJudge | None, now_ms: TimestampMs, budget: InspectionBudget
 ) -> Buffer | Appended | None:
-    """Do it at once; None if it is more than the effort that is left."""
+    """Inspect a batch in one call; None if it exceeds the budget."""
     record_count = read_header(batch).record_count
-    if record_count > effort.records_left or not effort.bytes_left:
+    if record_count > budget.records_left or not budget.bytes_left:
         return None
-    inspection = _begin(replica, batch, judge, now_ms, effort.bytes_left)
+    inspection = _begin(replica, batch, judge, now_ms, budget.bytes_left)
     open_records = next(inspection)
     assert open_records is not None
     try:
         payload = open_records()
     except InvalidBatchError:
-        # Too large for now, or no good; the second look tells. A request with thousands of such batches must not try it
-        # with each of them.
-        effort.bytes_left = 0
+        # Either the records exceed the budget, or they are invalid: the later inspection finds out. The rest of the
+        # budget is dropped, so that a request with thousands of such batches does not decompress each of them here.
+        budget.bytes_left = 0
         return None
-    effort.bytes_left -= len(payload)
-    effort.records_left -= record_count
+    budget.bytes_left -= len(payload)
+    budget.records_left -= record_count
     try:
         return finish(inspection, payload)
     except InvalidBatchError as error:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterator
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TopicName, TopicPartition
-from rookery.broker.answers import ABOUT_COORDINATORS, respond_to_all
+from rookery.broker.answers import COORDINATOR_ERRORS, respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.protocol.messages import (
     WritableTxnMarkerPartitionResult,
@@ -56,7 +56,7 @@ def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[TopicPartition, 
 
 
 def _translate(code: ErrorCode) -> ErrorCode:
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in ABOUT_COORDINATORS else code
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in COORDINATOR_ERRORS else code
 
 
 def _respond(results: _Results) -> WriteTxnMarkersResponse:

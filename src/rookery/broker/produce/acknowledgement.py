@@ -22,18 +22,18 @@ _OK: Final = ErrorCode.NONE
 
 
 class Unacknowledged(NamedTuple):
-    """One append, the leader epoch that it was made in, and where its result is: `results[place]`."""
+    """One append, the leader epoch that it was made in, and the place of its result: `results[slot]`."""
 
     partition: TopicPartition
     replica: Replica
     leader_epoch: LeaderEpoch
     end_offset: Offset
     results: list[ProducePartitionResult]
-    place: int
+    slot: int
 
 
 class Acknowledgements:
-    """What one request waits for."""
+    """The appends of one request whose acknowledgement its response waits for."""
 
     __slots__ = ("_acks", "_replicas", "_waiting")
 
@@ -48,20 +48,20 @@ class Acknowledgements:
         replica: Replica,
         end_offset: Offset,
         results: list[ProducePartitionResult],
-        place: int,
+        slot: int,
     ) -> None:
         """Wait for an append that was made just now, in the current leader epoch."""
         epoch = replica.state.leader_epoch
-        self._waiting.append(Unacknowledged(partition, replica, epoch, end_offset, results, place))
+        self._waiting.append(Unacknowledged(partition, replica, epoch, end_offset, results, slot))
 
     def are_settled(self, changed: Set[TopicPartition] = frozenset()) -> bool:
-        """Whether every append is acknowledged or has failed; `changed` are the partitions to look at first."""
-        # An append on a partition that changed, and that is still not acknowledged, makes the rest irrelevant.
+        """Return whether every append is acknowledged or has failed. `changed` are the partitions to check first."""
+        # In most calls one partition has changed and its append still waits: then the others need no check.
         candidates = sorted(self._waiting, key=lambda each: each.partition not in changed)
         return all(self._outcome(each) is not None for each in candidates)
 
     def failures(self) -> Iterator[tuple[Unacknowledged, ErrorCode]]:
-        """The appends that are not acknowledged by now, with the error that their result becomes."""
+        """Yield the appends that are not acknowledged by now, with the error for their result."""
         for each in self._waiting:
             outcome = self._outcome(each)
             if outcome is not _OK:
@@ -73,7 +73,7 @@ class Acknowledgements:
         return delay_response(pending, partitions, timeout_ms=timeout_ms, is_ready=self.are_settled, finish=finish)
 
     def _outcome(self, waiting: Unacknowledged) -> ErrorCode | None:
-        """NONE for an append that is acknowledged, an error for one that failed, None while it has to wait."""
+        """Return NONE for an append that is acknowledged, an error for one that failed, None while it has to wait."""
         replica = self._replicas.find(waiting.partition)
         if isinstance(replica, ErrorCode):
             return replica

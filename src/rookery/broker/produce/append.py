@@ -1,8 +1,8 @@
 """The appends of one Produce request: each batch to its partition's log, in the request's order, and their results.
 
-A batch that this broker leads the partition of, that needs no inspection, and that is acknowledged as soon as it is
-written, passes `append_all`, `_append` and `result`, and nothing else here. What has to wait is kept in `inspected` and
-`acknowledgements`, which are None for a request that does not wait.
+The frequent case takes `append_all`, `_append` and `result` only: this broker leads the partition, the batch needs no
+inspection, and it is acknowledged as soon as it is written. Batches that have to wait are in `inspected` (before their
+append) and `acknowledgements` (after it); both are None for a request that does not wait.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,11 @@ _OK: Final = ErrorCode.NONE
 
 
 class Appends:
-    """One request: the results of its appends, what they wait for, and the leaders that they refer clients to."""
+    """The appends of one request: their results, and those that have to wait.
+
+    `_leaders` are the nodes that lead partitions which this broker does not; the response has their addresses
+    (KIP-951).
+    """
 
     __slots__ = ("_errors_left", "_leaders", "acknowledgements", "acks", "context", "inspected", "topics")
 
@@ -51,7 +55,11 @@ class Appends:
         topics: Sequence[ProduceTopic],
         verifications: Mapping[TopicPartition, Verification | Appended] | None = None,
     ) -> None:
-        """Append all batches. `verifications` are those of a transactional request's batches that need one."""
+        """Append all batches.
+
+        `verifications` has an entry for each batch that begins a transaction: the verification to append it with, or
+        the outcome of a batch whose verification failed.
+        """
         services = self.context.services
         now_ms = services.clock.now_ms()
         for name, topic_id, partitions in topics:
@@ -59,7 +67,7 @@ class Appends:
                 name = services.replicas.topic_name(topic_id)
             error = self.check_topic(name)
             results: list[ProducePartitionResult] = []
-            for place, (index, records) in enumerate(partitions):
+            for slot, (index, records) in enumerate(partitions):
                 if error is not None or name is None:
                     results.append(ProducePartitionResult(index, error or ErrorCode.UNKNOWN_TOPIC_ID))
                     continue
@@ -68,13 +76,13 @@ class Appends:
                 if isinstance(verification, Appended):
                     results.append(self.fail(partition, verification.error_code, verification))
                     continue
-                result = self._append(partition, records, now_ms, verification, results, place)
+                result = self._append(partition, records, now_ms, verification, results, slot)
                 if result is not None:
                     results.append(result)
             self.topics.append((name, topic_id, results))
 
     def check_topic(self, name: str | None) -> ErrorCode | None:
-        """The error of all partitions of a topic, if they have one in common."""
+        """Return the error that all partitions of a topic get, or None."""
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if self.acks not in _ACKS:
@@ -90,9 +98,9 @@ class Appends:
         now_ms: TimestampMs,
         verification: Verification | None,
         results: list[ProducePartitionResult],
-        place: int,
+        slot: int,
     ) -> ProducePartitionResult | None:
-        """Append one batch; None if it is delayed for an inspection, after which `results[place]` is its result."""
+        """Append one batch and return its result; None if it is inspected first, and `results[slot]` is set later."""
         services = self.context.services
         replica = services.replicas.find(partition)
         if isinstance(replica, ErrorCode):
@@ -100,7 +108,9 @@ class Appends:
         if records is None:
             records = _NO_RECORDS
         appended: Appended | None = None
-        if services.inspections.is_idle or self._open_inspected().may_append(partition):
+        # A batch must not overtake an earlier one of its connection that is still being inspected: its sequence number
+        # would be out of order.
+        if services.inspections.is_idle or self._get_inspected().may_append(partition):
             appended = replica.append(
                 records,
                 acks=self.acks,
@@ -109,13 +119,13 @@ class Appends:
                 verification=verification,
             )
             if appended is NOT_INSPECTED:
-                appended = self._open_inspected().append_now(self, replica, records, now_ms, verification)
+                appended = self._get_inspected().append_now(self, replica, records, now_ms, verification)
         if appended is None:
-            self._open_inspected().delay(self, partition, records, verification, results, place)
+            self._get_inspected().delay(self, partition, records, verification, results, slot)
             return None
-        return self.result(partition, replica, appended, results, place)
+        return self.result(partition, replica, appended, results, slot)
 
-    def _open_inspected(self) -> InspectedAppends:
+    def _get_inspected(self) -> InspectedAppends:
         if self.inspected is None:
             self.inspected = InspectedAppends(self.context)
         return self.inspected
@@ -129,7 +139,7 @@ class Appends:
         *,
         is_inspected: bool = False,
     ) -> Appended:
-        """Append a batch that had to wait, or what an inspection made of it."""
+        """Append a batch that had to wait, or the batch that its inspection returned (`is_inspected`)."""
         return replica.append(
             records,
             acks=self.acks,
@@ -145,9 +155,12 @@ class Appends:
         replica: Replica,
         appended: Appended,
         results: list[ProducePartitionResult],
-        place: int,
+        slot: int,
     ) -> ProducePartitionResult:
-        """The result of an append that was made just now, which will be `results[place]`."""
+        """Return the result of an append that was made in this turn; the caller puts it into `results[slot]`.
+
+        If the append is not acknowledged yet, the response will wait for it.
+        """
         code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
         if code is not _OK:
             return self.fail(partition, code, appended)
@@ -155,13 +168,13 @@ class Appends:
         if acks != ACKS_NONE and not replica.is_acknowledged(end_offset, acks):
             if self.acknowledgements is None:
                 self.acknowledgements = Acknowledgements(self.context.services.replicas, acks)
-            self.acknowledgements.expect(partition, replica, end_offset, results, place)
+            self.acknowledgements.expect(partition, replica, end_offset, results, slot)
         return ProducePartitionResult(partition[1], code, base_offset, log_append_time_ms, log_start_offset)
 
     def fail(
         self, partition: TopicPartition, code: ErrorCode, appended: Appended | None = None
     ) -> ProducePartitionResult:
-        """The result of a batch that is refused or lost; `appended` has the details of a refusal."""
+        """Return the result of a batch that was rejected or not acknowledged; `appended` has a rejection's details."""
         if code is ErrorCode.TRANSACTION_ABORTABLE and self.context.api_version < _ABORTABLE_SINCE:
             code = ErrorCode.UNKNOWN_PRODUCER_ID
         result = ProducePartitionResult(partition.partition, code)
@@ -180,10 +193,10 @@ class Appends:
         return result
 
     def reply(self) -> Reply:
-        """The response. Appends that are not acknowledged by now have failed."""
+        """Return the response. Appends that are not acknowledged by now get an error."""
         if self.acknowledgements is not None:
             for each, code in self.acknowledgements.failures():
-                each.results[each.place] = self.fail(each.partition, code)
+                each.results[each.slot] = self.fail(each.partition, code)
         endpoints: Sequence[NodeEndpoint] = ()
         if self._leaders:
             endpoints = self.context.services.endpoints(dict.fromkeys(self._leaders), self.context.listener)

@@ -1,9 +1,9 @@
-"""Produce requests with a transactional id: their batches are appended when the transaction's coordinator agrees.
+"""Produce requests with a transactional id: their batches are verified by the transaction's coordinator, then appended.
 
-A batch that begins its producer's transaction on a partition has to be verified (`broker.verification`), all batches of
-a request by one question. The coordinator often answers within the call, and the request is then appended like any
-other. If the answer has to be waited for, the whole request is copied out of the frame, and later requests with the
-same transactional id are appended after it, in their order.
+A batch that begins its producer's transaction on a partition has to be verified (`broker.verification`); one call of
+the coordinator verifies all batches of a request. If its result is available immediately, the request is appended like
+any other. If not, the whole request is copied out of the frame, and later requests with the same transactional id are
+appended after it, in order.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from rookery.storage.producers import Verification
 def append_transactional(
     appends: Appends, topics: Sequence[ProduceTopic], transactional_id: str
 ) -> "asyncio.Task[None] | None":
-    """Append all batches; None if that is done, otherwise the task that does it."""
-    turns = appends.context.services.produce_turns
+    """Append all batches. Returns None if they are appended, else the task that will append them."""
+    queues = appends.context.services.produce_queues
     verifications: Verifications | Awaitable[Verifications] | None = None
-    if turns.is_free(transactional_id):
+    if queues.is_free(transactional_id):
         verifications = _verify(appends, topics, transactional_id)
         if isinstance(verifications, dict):
             appends.append_all(topics, verifications)
             return None
     kept = _copy(topics)
-    return turns.take(transactional_id, lambda: _append_later(appends, kept, transactional_id, verifications))
+    return queues.run(transactional_id, lambda: _append_later(appends, kept, transactional_id, verifications))
 
 
 def _copy(topics: Sequence[ProduceTopic]) -> list[ProduceTopic]:
-    """The batches in memory that can be kept: the frame is reused when the handler returns."""
+    """Copy the batches: the frame, of which they are views, is reused when the handler returns."""
     return [
         (
             name,
@@ -50,8 +50,10 @@ async def _append_later(
     transactional_id: str,
     verifications: Verifications | Awaitable[Verifications] | None,
 ) -> None:
-    """`verifications` is None for a request that had to wait for earlier ones: which of its batches begin a
-    transaction is known only now that those are appended.
+    """Append all batches when their verifications are there.
+
+    `verifications` is None for a request that had to wait for earlier ones: only after their appends is it known which
+    of its batches begin a transaction.
     """
     if verifications is None:
         verifications = _verify(appends, topics, transactional_id)

@@ -1,15 +1,15 @@
-"""Turns: those of a name one after the other, whatever becomes of them; others do not wait."""
+"""WorkQueues: the work of a key runs in order, also after a failure; other keys do not wait."""
 
 import asyncio
 
 import pytest
 
-from rookery.broker.turns import Turns
+from rookery.broker.work_queues import WorkQueues
 
 
-def test_turns_are_taken_in_order() -> None:
+def test_work_of_a_key_runs_in_order() -> None:
     async def main() -> None:
-        turns, gate, done = Turns(), asyncio.Event(), list[str]()
+        queues, gate, done = WorkQueues(), asyncio.Event(), list[str]()
 
         async def work(name: str, wait: bool) -> str:
             if wait:
@@ -17,25 +17,25 @@ def test_turns_are_taken_in_order() -> None:
             done.append(name)
             return name
 
-        first = turns.take("t", lambda: work("first", wait=True))
-        second = turns.take("t", lambda: work("second", wait=False))
-        other = turns.take("u", lambda: work("other", wait=False))
+        first = queues.run("t", lambda: work("first", wait=True))
+        second = queues.run("t", lambda: work("second", wait=False))
+        other = queues.run("u", lambda: work("other", wait=False))
         assert await other == "other"
-        assert not turns.is_free("t")
-        assert turns.is_free("u")
+        assert not queues.is_free("t")
+        assert queues.is_free("u")
         gate.set()
         assert [await first, await second] == ["first", "second"]
         assert done == ["other", "first", "second"]
         await asyncio.sleep(0)
-        assert turns.is_free("t")
+        assert queues.is_free("t")
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_a_turn_that_fails_is_over(cancelled: bool) -> None:
+def test_failed_work_does_not_block_its_key(cancelled: bool) -> None:
     async def main() -> None:
-        turns, gate = Turns(), asyncio.Event()
+        queues, gate = WorkQueues(), asyncio.Event()
 
         async def fail() -> None:
             await gate.wait()
@@ -44,8 +44,8 @@ def test_a_turn_that_fails_is_over(cancelled: bool) -> None:
         async def succeed() -> int:
             return 7
 
-        first = turns.take("t", fail)
-        second = turns.take("t", succeed)
+        first = queues.run("t", fail)
+        second = queues.run("t", succeed)
         await asyncio.sleep(0)
         if cancelled:
             first.cancel()
