@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from rookery.spark.compat import Feature, has, lacking
 from rookery.spark.formats import ColumnDecoder, ColumnEncoder, FormatError, plan_decoder, plan_encoder
-from rookery.spark.formats.columns import Array, DecodedColumn, arrow_type_of
+from rookery.spark.formats.columns import Array, detailed_array, detailed_type
 from rookery.spark.option_table import FORMATS, REGISTRY_PREFIX
 from rookery.spark.options import FormatOptions
 
@@ -133,20 +133,6 @@ def _encode_batches(encodings: Mapping[str, Encoding]) -> Callable[[Iterator[Rec
             )
 
     return encode
-
-
-def detailed_type(kind: DataType) -> StructType:
-    names = {"value": kind, "error": StringType(), "schema_id": IntegerType()}
-    return StructType([StructField(name, each) for name, each in names.items()])
-
-
-def detailed_array(decoded: DecodedColumn, kind: DataType) -> Array:
-    """Return a struct array of value, error and schema_id; an error is the class and the message in one text."""
-    errors: list[str | None] = [None] * len(decoded.values)
-    for each in decoded.errors:
-        errors[each.row] = f"{each.error_class}: {each.message}"
-    parts = [decoded.values, pa.array(errors, pa.string()), decoded.schema_ids]
-    return pa.StructArray.from_arrays(parts, fields=list(arrow_type_of(detailed_type(kind))))
 
 
 def _options(

@@ -1,7 +1,7 @@
-"""Strategies: schemas of Avro, values of them, and readers' schemas that differ from the writers'.
+"""Strategies for Avro schemas, values of them, and readers' schemas that differ from the writers'.
 
-The branches of a union can be told apart by the Python values that serializers give for them: only so do their values
-say what a column must have.
+The branches of a union have different kinds of Python values, so that a value determines its branch, and with it the
+expected value of the column.
 """
 
 from datetime import UTC, date, datetime
@@ -31,15 +31,15 @@ SCALARS: list[Any] = [
     {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10},
     {"type": "string", "logicalType": "uuid"},
 ]
-# What values look like: the branches of a union have different ones.
-_LOOKS = {
+# The kind of Python values of a type; the branches of a union have different kinds.
+_PYTHON_KINDS = {
     "int": "number",
     "long": "number",
     "float": "fraction",
     "double": "fraction",
     "enum": "text",
     "string": "text",
-    # Both are dictionaries, and fastavro's writer tries the name of a record as a value of the map.
+    # Records and maps are both dictionaries, and fastavro's writer tries the name of a record as a value of the map.
     "record": "map",
 }
 _DIGITS = st.integers(-(10**9) + 1, 10**9 - 1)
@@ -51,21 +51,22 @@ def type_of(schema: Any) -> str:
     return str(schema if isinstance(schema, str) else schema["type"])
 
 
-def look_of(schema: Any) -> str:
+def python_kind_of(schema: Any) -> str:
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     if logical is not None:
         return str(logical).replace("local-", "").replace("-micros", "").replace("-millis", "")
     kind = type_of(schema)
-    return _LOOKS.get(kind, "bytes" if kind == "fixed" else kind)
+    return _PYTHON_KINDS.get(kind, "bytes" if kind == "fixed" else kind)
 
 
 def name_of(schema: Any) -> str:
-    """Unions have one branch of each."""
+    """Return the name by which the branches of a union must differ."""
     return str(schema["name"] if isinstance(schema, dict) and "name" in schema else type_of(schema))
 
 
 def family_of(schema: Any) -> str:
-    """Within one, fastavro takes the first branch of a reader's union, we the same one."""
+    """Return a group of types between which a reader's union is ambiguous: fastavro uses the first branch of the group,
+    Rookery the branch of the same type."""
     kind = type_of(schema)
     return (
         "number"
@@ -101,9 +102,11 @@ def schemas(draw: Draw, depth: int = 3, names: Any = None) -> Any:
             return draw(st.permutations(["null", other]))
         case "union":
             branches = draw(
-                st.lists(schemas(depth - 1, names), min_size=1, max_size=4, unique_by=(look_of, name_of, family_of))
+                st.lists(
+                    schemas(depth - 1, names), min_size=1, max_size=4, unique_by=(python_kind_of, name_of, family_of)
+                )
             )
-            # fastavro's writer takes texts for dates and decimals, if those are branches.
+            # If dates or decimals are branches, fastavro's writer accepts texts for them.
             return [each for each in branches if type_of(each) != "union" and "logicalType" not in each] or ["null"]
     return draw(st.sampled_from(SCALARS))
 
@@ -177,7 +180,7 @@ _DEFAULTS: list[tuple[Any, Any]] = [
 
 @st.composite
 def evolved(draw: Draw, schema: Any) -> Any:
-    """A reader's schema for what this one writes; not always one that fits."""
+    """Return a reader's schema for a writer's schema; the two are not always compatible."""
     kind, change = type_of(schema), draw(st.integers(0, 9))
     match kind:
         case "record":

@@ -1,7 +1,8 @@
-"""A registry without a network: for thousands of schemas in a second, and for what a real one does not do on demand."""
+"""A registry in memory, which serves thousands of schemas per second and fails on demand; options of columns."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
 from rookery.serdes import RegistryClient, Schema
@@ -9,18 +10,19 @@ from rookery.serdes.client import VersionLike
 from rookery.serdes.entities import RegisteredSchema
 from rookery.serdes.errors import RegistryRequestError, RegistryUnavailableError
 from rookery.spark.formats import registries
+from rookery.spark.options import FormatOptions
 
 SETTINGS: Mapping[str, str] = {"schema.registry.url": "http://registry.invalid"}
 
 
 class MemoryRegistry(RegistryClient):
-    """Ids count from 1. `asked` has the ids that were asked for."""
+    """A registry in memory. Ids start at 1; `requested` has the ids that were requested."""
 
     def __init__(self) -> None:
         super().__init__(SETTINGS["schema.registry.url"])
         self.schemas: list[Schema] = []
         self.subjects: dict[str, list[int]] = {}
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.is_down = False
 
     def add(self, text: str, schema_type: str = "AVRO") -> int:
@@ -29,7 +31,7 @@ class MemoryRegistry(RegistryClient):
 
     def get_by_id(self, schema_id: int) -> Schema:
         self._check()
-        self.asked.append(schema_id)
+        self.requested.append(schema_id)
         if not 0 < schema_id <= len(self.schemas):
             raise RegistryRequestError(404, 40403, f"Schema {schema_id} not found")
         return self.schemas[schema_id - 1]
@@ -61,7 +63,7 @@ class MemoryRegistry(RegistryClient):
 
 @contextmanager
 def memory_registry() -> Iterator[MemoryRegistry]:
-    """The registry of all decoders and encoders with SETTINGS."""
+    """Make a registry in memory the registry of all decoders and encoders."""
     registry = MemoryRegistry()
     with mock.patch.object(registries, "_client", return_value=registry):
         yield registry
@@ -69,3 +71,18 @@ def memory_registry() -> Iterator[MemoryRegistry]:
 
 def framed(schema_id: int, payload: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def format_options(format: str, **given: Any) -> FormatOptions:
+    """Return the options of a column, with defaults for all that are not given."""
+    values: dict[str, Any] = {
+        "format": format,
+        "schema": None,
+        "subject": None,
+        "version": "latest",
+        "message": None,
+        "detailed": False,
+        "registry": SETTINGS,
+        "on_error": "fail",
+    }
+    return FormatOptions(**values | given)

@@ -1,4 +1,4 @@
-"""What a column of Avro does beside decoding: frames, ids, pins, and rows that would break other decoders."""
+"""Columns of Avro: frames, ids, pins, types, and hostile rows. test_avro_differential.py has the decoding of values."""
 
 import json
 import os
@@ -22,8 +22,7 @@ from rookery.spark.formats.avro import arrays
 from rookery.spark.formats.avro.decoder import AvroDecoder, parse_root
 from rookery.spark.formats.avro.shapes import Shapes
 from rookery.spark.formats.registries import WriterSchemas, registry_of
-from tests.spark.formats.options import format_options
-from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry
+from tests.spark.formats.registry import SETTINGS, MemoryRegistry, format_options, framed, memory_registry
 
 ITEM = json.dumps({"type": "record", "name": "Item", "fields": [{"name": "id", "type": "long"}]})
 NEW_ITEM = json.dumps(
@@ -76,8 +75,8 @@ def test_slices_and_large_columns(registry: MemoryRegistry) -> None:
     assert decoder.decode(pa.array(rows, pa.large_binary())[3:8], "topic").values.to_pylist() == wanted
 
 
-def test_each_id_is_asked_for_once(registry: MemoryRegistry) -> None:
-    """And a new one when it appears; an unknown one is an error of its rows."""
+def test_each_id_is_requested_once(registry: MemoryRegistry) -> None:
+    """A new id is requested when it appears; an unknown one is an error of its rows."""
     old = registry.add(ITEM)
     decoder = AvroDecoder(NEW_ITEM, None, SETTINGS)
     assert decoder.decode(binary(framed(old, b"\2"), framed(old, b"\4")), "topic").errors == []
@@ -90,10 +89,10 @@ def test_each_id_is_asked_for_once(registry: MemoryRegistry) -> None:
             (2, "NotRegisteredError"),
             (3, "NotRegisteredError"),
         ]
-    assert sorted(registry.asked) == [old, new, 99]
+    assert sorted(registry.requested) == [old, new, 99]
 
 
-def test_unknown_ids_are_asked_for_again_later(registry: MemoryRegistry) -> None:
+def test_unknown_ids_are_requested_again_later(registry: MemoryRegistry) -> None:
     clock = ManualClock()
     writers = WriterSchemas(lambda: registry, "AVRO", lambda schema: schema.text, clock)
     assert type(writers.find(1)).__name__ == "NotRegisteredError"
@@ -104,7 +103,7 @@ def test_unknown_ids_are_asked_for_again_later(registry: MemoryRegistry) -> None
 
 
 def test_data_with_any_number_of_ids(registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not every row is worth a request; ids that many rows have are asked for first."""
+    """The number of requests is limited; the most frequent ids are requested first."""
     monkeypatch.setattr(registries, "_UNKNOWN_MAX", 20)
     real = registry.add(ITEM)
     rows = [framed(2 + number, b"\2") for number in range(500)] + [framed(real, b"\2")] * 2
@@ -113,11 +112,11 @@ def test_data_with_any_number_of_ids(registry: MemoryRegistry, monkeypatch: pyte
         made = decoder.decode(binary(*rows), "topic")
         assert [each.row for each in made.errors] == list(range(500))
         assert made.values[500].as_py() == {"id": 1}
-    assert "was not asked" in made.errors[-1].message
-    assert len(registry.asked) == 21
+    assert "was not requested" in made.errors[-1].message
+    assert len(registry.requested) == 21
 
 
-def test_what_is_unknown_is_forgotten(registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_unknown_ids_is_reset(registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registries, "_UNKNOWN_MAX", 20)
     clock = ManualClock()
     writers = WriterSchemas(lambda: registry, "AVRO", lambda schema: schema.text, clock)
@@ -125,7 +124,7 @@ def test_what_is_unknown_is_forgotten(registry: MemoryRegistry, monkeypatch: pyt
         for schema_id in range(100, 130):
             assert type(writers.find(schema_id)).__name__ == "NotRegisteredError"
         clock.advance(10_000)
-    assert registry.asked == [*range(100, 120)] * 3
+    assert registry.requested == [*range(100, 120)] * 3
     registry.add(ITEM)
     assert writers.find(1) == ITEM
 
@@ -140,7 +139,7 @@ def test_a_reference_that_was_deleted_is_an_error_of_its_rows(registry: MemoryRe
     assert "refers to one that the registry does not have: Version 1 not found" in made.errors[0].message
 
 
-def test_a_forked_process_has_a_registry_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_has_its_own_registry_client(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = registry_of(SETTINGS)
     assert registry_of(SETTINGS) is ours
     monkeypatch.setattr(os, "getpid", lambda: -1)
@@ -148,7 +147,7 @@ def test_a_forked_process_has_a_registry_client_of_its_own(monkeypatch: pytest.M
 
 
 def test_schemas_that_cannot_be_used(registry: MemoryRegistry) -> None:
-    """They are errors of their rows too."""
+    """A schema that cannot be used is an error of its rows."""
     registry.add("{}", "JSON")
     registry.add('{"type": "nothing"}')
     made = AvroDecoder(ITEM, None, SETTINGS).decode(binary(framed(1, b"\2"), framed(2, b"\2")), "topic")
@@ -156,7 +155,7 @@ def test_schemas_that_cannot_be_used(registry: MemoryRegistry) -> None:
     assert "JSON, not AVRO" in made.errors[0].message
 
 
-def test_a_registry_that_is_down_is_no_error_of_a_row(registry: MemoryRegistry) -> None:
+def test_a_registry_that_is_down_fails_the_query(registry: MemoryRegistry) -> None:
     registry.is_down = True
     with pytest.raises(RegistryDownError, match=r"schema\.registry\.url"):
         AvroDecoder(ITEM, None, SETTINGS).decode(binary(framed(1, b"\2")), "topic")
@@ -164,7 +163,7 @@ def test_a_registry_that_is_down_is_no_error_of_a_row(registry: MemoryRegistry) 
         plan_decoder(format_options("avro"), topics=["items"], is_key=False)
 
 
-def test_a_pin_is_the_schema_of_before(registry: MemoryRegistry) -> None:
+def test_a_pin_keeps_the_schema(registry: MemoryRegistry) -> None:
     registry.register("items-value", Schema(ITEM))
     first = plan_decoder(format_options("avro"), topics=["items"], is_key=False)
     registry.register("items-value", Schema(NEW_ITEM))
@@ -223,7 +222,7 @@ def test_types(schema: Any, wanted: str) -> None:
 
 
 def test_unions_of_numbers(registry: MemoryRegistry) -> None:
-    """Of the same type first: a time is not widened to the double before it."""
+    """The branch of the same type is used: a time is not promoted to the double before it."""
     time = {"type": "long", "logicalType": "timestamp-micros"}
     schema = record(["int", "long"], ["double", time, "string"], ["null", "float", "double"])
     schema_id = registry.add(schema)
@@ -243,7 +242,7 @@ def test_unions_of_numbers(registry: MemoryRegistry) -> None:
     ]
 
 
-def test_types_that_are_refused() -> None:
+def test_unsupported_types() -> None:
     with pytest.raises(FormatError, match=r"contains itself \(at \.f0\)"):
         AvroDecoder(record(["null", "Record"]), None, SETTINGS)
     with pytest.raises(FormatError, match="39 digits"):
@@ -260,30 +259,30 @@ NESTED = record({"type": "array", "items": {"type": "map", "values": "string"}},
 
 
 @pytest.mark.parametrize(
-    ("writer", "payload", "told"),
+    ("writer", "payload", "message"),
     [
         (record("string"), encode_varint(2**62), "size"),
         (record("string"), encode_varint(-5) + b"abc", "size"),
         (record("string"), b"\4\xff\xfe", "UTF-8"),
         (record("string"), b"\6\xed\xa0\x80", "UTF-8"),
-        (record("double"), b"\0" * 7, "cut off"),
-        (record("long"), b"\xff" * 20, "cut off"),
-        (record("int"), encode_varint(2**31), "fit its type"),
+        (record("double"), b"\0" * 7, "truncated"),
+        (record("long"), b"\xff" * 20, "truncated"),
+        (record("int"), encode_varint(2**31), "out of range"),
         (record(["null", "int"]), b"\4", "branch"),
         (record({"type": "enum", "name": "E", "symbols": ["A"]}), b"\2", "symbol"),
         (record({"type": "array", "items": "null"}), encode_varint(2**60), "more values"),
-        (record({"type": "array", "items": "long"}), encode_varint(2**60), "cut off"),
-        (record({"type": "array", "items": "long"}), encode_varint(-(2**63)), "cut off"),
+        (record({"type": "array", "items": "long"}), encode_varint(2**60), "truncated"),
+        (record({"type": "array", "items": "long"}), encode_varint(-(2**63)), "truncated"),
         (record({"type": "bytes", "logicalType": "decimal", "precision": 2}), b"\4\x7f\x7f", "digits"),
         (record({"type": "bytes", "logicalType": "decimal", "precision": 38}), b"\x22" + b"\x7f" * 17, "digits"),
-        (record({"type": "long", "logicalType": "timestamp-millis"}), encode_varint(2**62), "fit its type"),
+        (record({"type": "long", "logicalType": "timestamp-millis"}), encode_varint(2**62), "out of range"),
     ],
 )
-def test_hostile_rows(registry: MemoryRegistry, writer: str, payload: bytes, told: str) -> None:
+def test_hostile_rows(registry: MemoryRegistry, writer: str, payload: bytes, message: str) -> None:
     schema_id = registry.add(writer)
     made = AvroDecoder(writer, None, SETTINGS).decode(binary(framed(schema_id, payload)), "topic")
     assert made.values.to_pylist() == [None]
-    assert told in made.errors[0].message
+    assert message in made.errors[0].message
 
 
 WIDE = {"type": "record", "name": "Wide", "fields": [{"name": f"f{index}", "type": "int"} for index in range(50)]}
@@ -297,7 +296,7 @@ WIDE = {"type": "record", "name": "Wide", "fields": [{"name": f"f{index}", "type
         ("null", b"", 300, 10_000),
     ],
 )
-def test_what_a_row_becomes_is_bounded_by_its_size(
+def test_the_values_of_a_row_are_bounded_by_its_size(
     registry: MemoryRegistry, items: Any, item: bytes, fair: int, hostile: int
 ) -> None:
     schema = record({"type": "array", "items": items})
@@ -308,7 +307,7 @@ def test_what_a_row_becomes_is_bounded_by_its_size(
     assert "far more values than bytes" in made.errors[0].message
 
 
-def test_defaults_count_as_well(registry: MemoryRegistry) -> None:
+def test_defaults_count_for_the_budget(registry: MemoryRegistry) -> None:
     item: Any = {"type": "record", "name": "Item", "fields": [{"name": "id", "type": "int"}]}
     schema_id = registry.add(record({"type": "array", "items": item}))
     text = {"name": "text", "type": "string", "default": "x" * 10_000}
@@ -320,8 +319,8 @@ def test_defaults_count_as_well(registry: MemoryRegistry) -> None:
 
 
 @pytest.mark.parametrize(("leaf", "is_fair"), [("null", True), (["null", "int"], False)])
-def test_records_that_multiply_are_skipped_at_once(registry: MemoryRegistry, leaf: Any, is_fair: bool) -> None:
-    """Forty levels of two are a million million values: none of them takes a byte, or the data ends soon."""
+def test_records_that_multiply_are_skipped_quickly(registry: MemoryRegistry, leaf: Any, is_fair: bool) -> None:
+    """Forty levels of two fields are 10^12 values: none of them takes a byte, or the data ends soon."""
     many: Any = leaf
     for level in range(40):
         below = many if level == 0 else f"R{level - 1}"
@@ -353,8 +352,8 @@ def test_long_batches_are_decoded_in_runs(registry: MemoryRegistry, monkeypatch:
     assert [each.row for each in parts.errors] == [7, 8]
 
 
-def test_what_contains_itself_is_skipped(registry: MemoryRegistry) -> None:
-    """Only a writer can have it; data that goes down for ever ends."""
+def test_recursive_records_are_skipped(registry: MemoryRegistry) -> None:
+    """Only a writer's schema may be recursive; the depth of the data is limited."""
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"]}]}
     schema_id = registry.add(record("int", tree, "int"))
     reader = json.dumps(json.loads(record("int", tree, "int")) | {"fields": [{"name": "f2", "type": "int"}]})
@@ -364,8 +363,8 @@ def test_what_contains_itself_is_skipped(registry: MemoryRegistry) -> None:
     assert "too deeply" in made.errors[0].message
 
 
-def test_rooms_grow(registry: MemoryRegistry) -> None:
-    """The first batch says nothing about the second."""
+def test_buffers_grow(registry: MemoryRegistry) -> None:
+    """The first batch needs much smaller buffers than the second."""
     schema_id = registry.add(NESTED)
     small = framed(schema_id, b"\0\0")
     entry = b"\2" + encode_varint(3) + b"key" + encode_varint(2000) + b"x" * 2000 + b"\0"

@@ -1,7 +1,6 @@
-"""The columns against `AvroDeserializer`, row by row: same values, and errors for the same rows.
+"""Compares the columns with `AvroDeserializer`, row by row: the same values, and errors for the same rows.
 
-What the deserializer gives is turned into what Spark's type has for it by `expected`, a plain reading of the table in
-docs/spark-formats.md.
+`expected` converts the values of the deserializer to those of the Spark type, by the table in docs/spark-formats.md.
 """
 
 import json
@@ -28,7 +27,7 @@ from rookery.serdes.errors import SerdesError
 from rookery.spark.formats.avro.decoder import AvroDecoder
 from rookery.spark.formats.avro.encoder import AvroEncoder
 from rookery.spark.formats.schema_registration import WriterSchema
-from tests.spark.formats.avro_schemas import evolved, look_of, records, schemas, type_of, values
+from tests.spark.formats.avro_schemas import evolved, python_kind_of, records, schemas, type_of, values
 from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry
 
 BAD = object()
@@ -41,7 +40,7 @@ def registry() -> Iterator[MemoryRegistry]:
 
 
 def encode(registry: MemoryRegistry, schema: Any, rows: list[Any]) -> list[bytes]:
-    """With the checks of the serializers."""
+    """Encode rows with the checks of the serializers."""
     text = json.dumps(schema)
     schema_id, parsed = registry.add(text), fastavro.parse_schema(guarded(parse_registered(text).raw))
     return [framed(schema_id, encode_row(parsed, each)) for each in rows]
@@ -55,7 +54,7 @@ def encode_row(parsed: Any, value: Any) -> bytes:
 
 
 def expected(schema: Any, value: Any) -> Any:
-    """A record of a union is a tuple of its name and itself."""
+    """Return the value of the column for a value of the deserializer: a record in a union is (name, record) there."""
     if isinstance(schema, list):
         return expected_of_union(schema, value)
     kind = type_of(schema)
@@ -99,7 +98,7 @@ def find_branch(branches: list[Any], value: Any) -> Any:
     }
     if isinstance(value, tuple):
         return next(each for each in branches if type_of(each) == "record" and each["name"] == value[0])
-    return next(each for each in branches if look_of(each) == looks[type(value)])
+    return next(each for each in branches if python_kind_of(each) == looks[type(value)])
 
 
 def deserialize(read: AvroDeserializer, reader: Any, data: bytes) -> Any:
@@ -125,7 +124,7 @@ def check(registry: MemoryRegistry, reader: Any, rows: list[bytes]) -> None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Floats may be rounded to 32 bits in the column, and fastavro gives some times without a zone."""
+    """Compare values. The column may round floats to 32 bits, and fastavro returns some times without a zone."""
     if isinstance(left, float) and isinstance(right, float | int):
         try:
             narrow = rounded(right)
@@ -147,14 +146,14 @@ def rounded(number: float) -> float:
 
 @settings(max_examples=50)
 @given(st.data())
-def test_what_was_written_is_read(registry: MemoryRegistry, data: st.DataObject) -> None:
+def test_data_is_read_with_the_writers_schema(registry: MemoryRegistry, data: st.DataObject) -> None:
     schema = data.draw(records() | schemas())
     check(registry, schema, encode(registry, schema, data.draw(st.lists(values(schema), min_size=1, max_size=4))))
 
 
 @settings(max_examples=50)
 @given(st.data())
-def test_readers_with_schemas_of_their_own(registry: MemoryRegistry, data: st.DataObject) -> None:
+def test_data_is_read_with_other_schemas(registry: MemoryRegistry, data: st.DataObject) -> None:
     first = data.draw(records())
     second = data.draw(evolved(first))
     rows = []
@@ -166,7 +165,7 @@ def test_readers_with_schemas_of_their_own(registry: MemoryRegistry, data: st.Da
 @settings(max_examples=50)
 @given(st.data())
 def test_malformed_rows(registry: MemoryRegistry, data: st.DataObject) -> None:
-    """Cut off, overwritten, or not what it is said to be: rows beside them are not harmed."""
+    """Truncated or overwritten rows do not affect the rows next to them."""
     schema = data.draw(records())
     [good] = encode(registry, schema, [data.draw(values(schema))])
     rows = [good]
@@ -185,13 +184,13 @@ def test_malformed_rows(registry: MemoryRegistry, data: st.DataObject) -> None:
 
 @settings(max_examples=50)
 @given(st.data())
-def test_what_is_read_is_written(registry: MemoryRegistry, data: st.DataObject) -> None:
-    """By the column's encoder, with the same schema: the deserializer then gives the same."""
+def test_decoded_columns_are_encoded(registry: MemoryRegistry, data: st.DataObject) -> None:
+    """The encoder writes a decoded column with the same schema; the deserializer returns the same values."""
     schema = data.draw(records())
     rows = encode(registry, schema, data.draw(st.lists(values(schema), min_size=1, max_size=4)))
     decoder = AvroDecoder(json.dumps(schema), None, SETTINGS)
     column = decoder.decode(pa.array([*rows, None], pa.binary()), "topic").values
-    # fastavro writes some texts as decimals of a union.
+    # In a union, fastavro writes some texts as decimals.
     assume(column.null_count == 1)
     writer = WriterSchema(Schema(json.dumps(schema)), int.from_bytes(rows[0][1:5], "big"), {})
     written = AvroEncoder(writer, decoder.spark_type).encode(column, "topic")

@@ -27,7 +27,7 @@ needs_functions = pytest.mark.skipif(
 
 
 @needs_functions
-def test_columns_there_and_back(spark: "SparkSession", broker: EmbeddedBroker, topic: str) -> None:
+def test_columns_survive_a_round_trip(spark: "SparkSession", broker: EmbeddedBroker, topic: str) -> None:
     url = broker.schema_registry_url
     rows = spark.range(5).select(
         struct(
@@ -46,7 +46,7 @@ def test_columns_there_and_back(spark: "SparkSession", broker: EmbeddedBroker, t
 
 
 @needs_functions
-def test_errors_are_told_or_kept(spark: "SparkSession", broker: EmbeddedBroker, topic: str) -> None:
+def test_errors_fail_the_query_or_are_in_the_column(spark: "SparkSession", broker: EmbeddedBroker, topic: str) -> None:
     url = broker.schema_registry_url
     with RegistryClient(url) as registry:
         old = AvroSerializer(registry, json.dumps(OLD))(topic, {"id": 1})
@@ -75,10 +75,10 @@ def test_errors_are_told_or_kept(spark: "SparkSession", broker: EmbeddedBroker, 
         read()
 
 
-def test_mistakes_are_told_on_the_driver(broker: EmbeddedBroker, topic: str) -> None:
+def test_invalid_arguments_are_errors_on_the_driver(broker: EmbeddedBroker, topic: str) -> None:
     with pytest.raises(FormatError, match=f"{topic}-value"):
         from_registry("data", url=broker.schema_registry_url, topic=topic)
-    with pytest.raises(FormatError, match="no format xml"):
+    with pytest.raises(FormatError, match="unknown format xml"):
         from_registry("data", format="xml")
     with pytest.raises(FormatError, match=r"schema\.registry\.url"):
         from_registry("data", schema="long")
@@ -88,7 +88,7 @@ def test_mistakes_are_told_on_the_driver(broker: EmbeddedBroker, topic: str) -> 
         from_registry("data", url=broker.schema_registry_url, schema="long", on_error="dead-letter")  # type: ignore[arg-type]
 
 
-def test_functions_of_columns_are_refused_where_spark_has_none(
+def test_column_functions_are_errors_where_spark_lacks_them(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compat, "installed_version", lambda: SparkVersion(4, 0))
@@ -97,10 +97,10 @@ def test_functions_of_columns_are_refused_where_spark_has_none(
 
 
 @pytest.mark.parametrize("version", [SparkVersion(4, 0), SparkVersion(4, 1)])
-def test_columns_of_a_frame_are_encoded_with_every_spark(
+def test_encode_columns_works_with_every_version_of_spark(
     spark: "SparkSession", broker: EmbeddedBroker, topic: str, version: SparkVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pipelines do it so: in 4.0, which has no functions of columns in Arrow, by a function of whole batches."""
+    """Pipelines use encode_columns. In Spark 4.0, which has no column functions with Arrow, it maps whole batches."""
     if version > compat.installed_version():
         pytest.skip("this version of Spark is older")
     monkeypatch.setattr(compat, "installed_version", lambda: version)

@@ -1,4 +1,4 @@
-"""Columns of JSON with a Spark schema, and of JSON with a JSON Schema in the registry."""
+"""Columns of JSON: with a Spark schema, and with a JSON Schema in the registry."""
 
 import json
 import pickle
@@ -17,8 +17,7 @@ from rookery.serdes import JSONSchemaDeserializer, JSONSchemaSerializer, Registr
 from rookery.serdes.errors import SerdesError
 from rookery.spark.formats import FormatError, plan_decoder, plan_encoder
 from rookery.spark.formats.ddl import parse_type
-from tests.spark.formats.options import format_options
-from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry
+from tests.spark.formats.registry import SETTINGS, MemoryRegistry, format_options, framed, memory_registry
 
 DDL = """id BIGINT, ok BOOLEAN, price DECIMAL(9,2), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, data BINARY, f FLOAT,
  tags ARRAY<STRING>, counts MAP<STRING, INT>, `in ner` STRUCT<x: DOUBLE, y: ARRAY<STRUCT<z: SMALLINT>>>"""
@@ -45,7 +44,7 @@ def decode(ddl: str, *rows: bytes | None) -> Any:
     return made
 
 
-def test_all_types_there_and_back() -> None:
+def test_all_types_survive_a_round_trip() -> None:
     row = {
         "id": 2**40,
         "ok": True,
@@ -111,12 +110,12 @@ def test_types_in_ddl(text: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a WHAT", "a INT,", "a ARRAY<INT", "a DECIMAL(0)", "a INT b", "{}", "a %"])
-def test_what_is_no_ddl(text: str) -> None:
+def test_invalid_ddl(text: str) -> None:
     with pytest.raises(FormatError):
         parse_type(text)
 
 
-def test_types_of_json_are_read_as_well() -> None:
+def test_types_in_json() -> None:
     kind = spark.StructType([spark.StructField("a", spark.ArrayType(spark.IntegerType()))])
     assert parse_type(kind.json()) == kind
 
@@ -126,7 +125,7 @@ def test_options_of_json() -> None:
         plan_decoder(format_options("json"), topics=[], is_key=False)
     with pytest.raises(FormatError, match="keys of type int"):
         plan_decoder(format_options("json", schema="m MAP<INT, INT>"), topics=[], is_key=False)
-    with pytest.raises(FormatError, match="no format xml"):
+    with pytest.raises(FormatError, match="unknown format xml"):
         plan_decoder(format_options("xml"), topics=[], is_key=False)
 
 
@@ -196,7 +195,7 @@ def test_json_schema_columns_are_written(registry: MemoryRegistry) -> None:
     assert written[1].as_py() is None
     with pytest.raises(FormatError, match="row 0 does not fit"):
         encoder.encode(pa.array([{"note": "no id"}], column.type), "orders")
-    with pytest.raises(FormatError, match="is none"):
+    with pytest.raises(FormatError, match="is not JSON"):
         encoder.encode(pa.array([{"id": 1, "any": "["}], column.type), "orders")
 
 
@@ -239,13 +238,13 @@ def test_the_same_rows_as_the_deserializer(rows: list[dict[str, Any]]) -> None:
             ]
 
 
-def test_what_a_serializer_wrote(registry: RegistryClient) -> None:
+def test_data_of_a_serializer(registry: RegistryClient) -> None:
     data = JSONSchemaSerializer(registry, json.dumps(ORDER))("orders", {"id": 5, "kind": "a"})
     decoder = plan_decoder(format_options("json-schema"), topics=["orders"], is_key=False)
     assert decoder.decode(binary(data), "orders").values[0].as_py()["kind"] == "a"
 
 
-def test_settings_that_nobody_knows(registry: MemoryRegistry) -> None:
+def test_unknown_settings(registry: MemoryRegistry) -> None:
     wrong = {**SETTINGS, "valdate": "false"}
-    with pytest.raises(FormatError, match="is validate meant"):
+    with pytest.raises(FormatError, match=r"did you mean validate\?"):
         plan_decoder(format_options("json-schema", schema="{}", registry=wrong), topics=[], is_key=False)

@@ -1,4 +1,4 @@
-"""Columns of Protobuf, as Spark's `from_protobuf` gives them by default."""
+"""Columns of Protobuf, as Spark's `from_protobuf` returns them by default."""
 
 import pickle
 from collections.abc import Iterator
@@ -16,8 +16,7 @@ from rookery.serdes import ProtobufDeserializer, Schema
 from rookery.serdes.errors import SerdesError
 from rookery.serdes.wire import encode_indexes
 from rookery.spark.formats import FormatError, plan_decoder, plan_encoder
-from tests.spark.formats.options import format_options
-from tests.spark.formats.registry import MemoryRegistry, framed, memory_registry
+from tests.spark.formats.registry import MemoryRegistry, format_options, framed, memory_registry
 
 PROTO = """
 syntax = "proto3";
@@ -128,7 +127,7 @@ def test_types_and_values(registry: MemoryRegistry) -> None:
         }
 
 
-def test_rows_that_are_no_such_message(registry: MemoryRegistry) -> None:
+def test_rows_that_are_not_the_readers_message(registry: MemoryRegistry) -> None:
     good = row_of(ORDER(id=1))
     rows = [
         good,
@@ -181,18 +180,18 @@ def test_columns_are_written(registry: MemoryRegistry) -> None:
     read = ProtobufDeserializer(registry)("orders", written[0].as_py())
     assert str(read) == str(order)
     assert made.decode(written, "orders").values.to_pylist() == column.to_pylist()
-    with pytest.raises(FormatError, match="row 0 is no message"):
+    with pytest.raises(FormatError, match="row 0 cannot be encoded as the message"):
         encoder.encode(pa.array([{"state": "LOST"}], column.type), "orders")
 
 
-def test_what_is_refused(registry: MemoryRegistry) -> None:
+def test_invalid_options_and_types(registry: MemoryRegistry) -> None:
     options = format_options("protobuf", schema='syntax = "proto3"; message M { M next = 1; }')
     with pytest.raises(FormatError, match="contains itself"):
         plan_decoder(options, topics=[], is_key=False)
-    with pytest.raises(FormatError, match="no message Nobody"):
-        plan_decoder(format_options("protobuf", message="Nobody"), topics=["orders"], is_key=False)
-    for kind, told in ((StructType([StructField("id", StringType())]), "cast it"), (LongType(), "cast it")):
-        with pytest.raises(FormatError, match=told):
+    with pytest.raises(FormatError, match="no message Missing"):
+        plan_decoder(format_options("protobuf", message="Missing"), topics=["orders"], is_key=False)
+    for kind, message in ((StructType([StructField("id", StringType())]), "cast it"), (LongType(), "cast it")):
+        with pytest.raises(FormatError, match=message):
             plan_encoder(format_options("protobuf", schema=PROTO, message="Order"), kind, topic="o", is_key=False)
     wrong = StructType([StructField("idd", LongType())])
     with pytest.raises(FormatError, match="no such field"):

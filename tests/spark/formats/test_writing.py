@@ -1,4 +1,4 @@
-"""Columns that are written: derived schemas, registration, and what does not fit a schema."""
+"""Encoders: derived schemas, registration, and columns and values that do not fit a schema."""
 
 import json
 import pickle
@@ -15,8 +15,7 @@ from rookery.serdes import AvroDeserializer, Schema
 from rookery.spark.formats import FormatError, RegistryDownError, plan_decoder, plan_encoder
 from rookery.spark.formats.columns import arrow_type_of
 from rookery.spark.formats.ddl import parse_type
-from tests.spark.formats.options import format_options
-from tests.spark.formats.registry import SETTINGS, MemoryRegistry, memory_registry
+from tests.spark.formats.registry import SETTINGS, MemoryRegistry, format_options, memory_registry
 
 DDL = """id BIGINT, b BOOLEAN, tiny TINYINT, n INT, f FLOAT, d DOUBLE, s STRING, raw BINARY, price DECIMAL(20,3),
  day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, tags ARRAY<STRING>, m MAP<STRING,BIGINT>,
@@ -63,7 +62,7 @@ def record(**types: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": each} for name, each in types.items()]}
 
 
-def test_what_follows_from_the_type_there_and_back(registry: MemoryRegistry) -> None:
+def test_values_with_a_derived_schema_survive_a_round_trip(registry: MemoryRegistry) -> None:
     kind = parse_type(DDL)
     encoder = pickle.loads(pickle.dumps(plan_encoder(format_options("avro"), kind, topic="t", is_key=False)))
     nothing: dict[str, Any] = dict.fromkeys(ROW)
@@ -76,8 +75,8 @@ def test_what_follows_from_the_type_there_and_back(registry: MemoryRegistry) -> 
     assert (read["price"], read["m"], read["inner"]["y"]) == (ROW["price"], {"k": 1, "l": None}, [{"z": 1}, None])
 
 
-def test_derived_schemas_can_grow(registry: MemoryRegistry) -> None:
-    """Whoever read the first reads the second, and the other way round: new columns have a default."""
+def test_columns_can_be_added_to_derived_schemas(registry: MemoryRegistry) -> None:
+    """Readers of the first schema can read the second, and vice versa: new columns have a default."""
     first, second = encode(None, "a INT", {"a": 1}), encode(None, "a INT, b STRING", {"a": 1, "b": "x"})
     decoder = plan_decoder(format_options("avro"), topics=["t"], is_key=False)
     rows = pa.concat_arrays([first, second])
@@ -116,18 +115,18 @@ def test_given_schemas(registry: MemoryRegistry) -> None:
     assert (read[0]["price"], read[0]["kind"], read[0]["more"]) == (Decimal("-0.01"), "B", {"a": 1})
     assert read[0]["at"] == datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)
     assert read[0]["wide"] == pytest.approx(0.1)
-    for wrong, told in (
-        ({"kind": "C"}, "no symbol"),
-        ({"hash": b"abc"}, "another size"),
-        ({"uid": "no"}, "no UUID"),
+    for wrong, message in (
+        ({"kind": "C"}, "not a symbol"),
+        ({"hash": b"abc"}, "its size is not that of the schema"),
+        ({"uid": "no"}, "not a UUID"),
         ({"at": None}, "null"),
     ):
-        with pytest.raises(FormatError, match=told):
+        with pytest.raises(FormatError, match=message):
             encode(schema, ddl, rows[0], rows[0] | wrong)
 
 
 @pytest.mark.parametrize(
-    ("schema", "ddl", "told"),
+    ("schema", "ddl", "message"),
     [
         (record(a="int"), "a BIGINT", "cast it"),
         (record(a="int"), "a INT, b INT", "no field b"),
@@ -143,13 +142,13 @@ def test_given_schemas(registry: MemoryRegistry) -> None:
         ({"type": "what"}, "a INT", "not a schema"),
     ],
 )
-def test_types_that_do_not_fit(registry: MemoryRegistry, schema: Any, ddl: str, told: str) -> None:
-    with pytest.raises(FormatError, match=told):
+def test_types_that_do_not_fit(registry: MemoryRegistry, schema: Any, ddl: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
         encode(schema, ddl, None)
 
 
 @pytest.mark.parametrize("ddl", ["`a b` INT", "m MAP<INT, STRING>"])
-def test_types_that_avro_does_not_have(registry: MemoryRegistry, ddl: str) -> None:
+def test_types_that_avro_lacks(registry: MemoryRegistry, ddl: str) -> None:
     with pytest.raises(FormatError, match=r"\$\."):
         encode(None, ddl, None)
 
@@ -189,5 +188,5 @@ def test_texts() -> None:
 
 
 def test_unknown_formats() -> None:
-    with pytest.raises(FormatError, match="no format xml"):
+    with pytest.raises(FormatError, match="unknown format xml"):
         plan_encoder(format_options("xml"), StructType(), topic="t", is_key=False)

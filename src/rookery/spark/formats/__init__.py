@@ -1,4 +1,7 @@
-"""Keys and values in Avro, JSON, JSON Schema, Protobuf or text as columns of Arrow: docs/spark-formats.md has types."""
+"""Converts keys and values in Avro, JSON, JSON Schema, Protobuf or text from and to Arrow columns.
+
+docs/spark-formats.md lists the types.
+"""
 
 from rookery.spark.formats.codec_plan import plan_decoder, plan_encoder
 from rookery.spark.formats.columns import ColumnDecoder, ColumnEncoder, DecodedColumn, RowError

@@ -1,4 +1,4 @@
-"""Arrow arrays out of Python's values, where a format has no faster way, with the rows found that do not fit."""
+"""Builds Arrow arrays of Python values, for formats without a faster way, and finds rows that cannot be converted."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -11,7 +11,7 @@ from rookery.spark.formats.columns import Array, ArrowType, RowError
 
 
 def struct_array(parts: Sequence[Array], arrow_type: ArrowType, values: Sequence[Any]) -> Array:
-    """`values` say which are null."""
+    """Build a struct array. Rows whose value in `values` is None are null."""
     return pa.Array.from_buffers(arrow_type, len(values), [_validity(values)], children=list(parts))
 
 
@@ -50,7 +50,7 @@ def _offsets(values: Sequence[Any]) -> Any:
 def build_isolated(
     values: list[Any], build: Callable[[list[Any]], Array], errors: list[RowError], *, first_row: int = 0
 ) -> Array:
-    """`build(values)`. Values that it refuses become null and an error: they are searched for by halves."""
+    """Return `build(values)`. Values that `build` rejects become null and an error; they are found by bisection."""
     try:
         return build(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:

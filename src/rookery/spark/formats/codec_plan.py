@@ -1,7 +1,7 @@
-"""Which decoder and which encoder options ask for. The registry is asked here, on the driver, for what is fixed then.
+"""Creates the decoder and the encoder that the options request. It runs on the driver and queries the registry there.
 
-The reader's schema is the one that is given, or a version of the subject: by default the latest, as it is now. A pin
-has it already, and then nothing is asked.
+The reader's schema is the one in the options, or a version of the subject: by default the latest at this time. With a
+pin, which holds the schema, the registry is not queried.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ SCHEMA_TYPES: Final[dict[str, SchemaType]] = {"avro": "AVRO", "json-schema": "JS
 def plan_decoder(
     options: "FormatOptions", *, topics: Sequence[str], is_key: bool, pinned: str | None = None
 ) -> ColumnDecoder:
-    """`pinned` is what `ColumnDecoder.pin` gave. Raises FormatError, and RegistryDownError."""
+    """Return a decoder. `pinned` is a result of `ColumnDecoder.pin`. Raises FormatError and RegistryDownError."""
     match options.format:
         case "string":
             from rookery.spark.formats.text import TextDecoder
@@ -44,7 +44,7 @@ def plan_decoder(
 
 
 def plan_encoder(options: "FormatOptions", spark_type: "DataType", *, topic: str, is_key: bool) -> ColumnEncoder:
-    """Registers the schema, if it is to be. Raises FormatError, and RegistryDownError."""
+    """Return an encoder, after registering its schema if necessary. Raises FormatError and RegistryDownError."""
     match options.format:
         case "string":
             from rookery.spark.formats.text import TextEncoder
@@ -70,7 +70,7 @@ def plan_encoder(options: "FormatOptions", spark_type: "DataType", *, topic: str
 
 
 def _unknown(options: "FormatOptions") -> FormatError:
-    return FormatError(f"there is no format {options.format}: give avro, json, json-schema, protobuf or string")
+    return FormatError(f"unknown format {options.format}: use avro, json, json-schema, protobuf or string")
 
 
 def _plan_registered(
@@ -101,17 +101,17 @@ def _plan_registered(
 
 
 def reader_schema(options: "FormatOptions", topics: Sequence[str], *, is_key: bool) -> tuple[Schema, int | None]:
-    """The schema, and its id if it is the registry's."""
+    """Return the reader's schema, and its id if it comes from the registry."""
     schema_type = SCHEMA_TYPES[options.format]
     if options.schema is not None:
         return Schema(options.schema, schema_type), None
     field = field_of(is_key=is_key)
     subjects = [options.subject] if options.subject else [f"{topic}-{field}" for topic in topics]
     if not subjects:
-        raise FormatError(f"no topic to find the schema of: set {field}Subject or {field}Schema")
+        raise FormatError(f"no topic to derive the subject from: set {field}Subject or {field}Schema")
     registry = registry_of(options.registry)
     found = [fetch_version(registry, subject, options.version, schema_type) for subject in subjects]
     if len({each.schema for each in found}) > 1:
         named = ", ".join(each.subject for each in found)
-        raise FormatError(f"{named} have different schemas: set {field}Subject or {field}Schema to read them as one")
+        raise FormatError(f"{named} have different schemas: set {field}Subject or {field}Schema to use one for all")
     return found[0].schema, found[0].id

@@ -1,7 +1,7 @@
-"""What decoders and encoders of all formats give and take: Arrow columns, with an error for each row that is no value.
+"""The interfaces of decoders and encoders of all formats: from Arrow columns to Arrow columns, with errors by row.
 
-Both are made on the driver, pickled, and used in tasks. A decoder reads every row as the reader's schema has it, which
-its `pin` holds: a decoder that is planned with the same pin, in another process or later, has the same type.
+Both are created on the driver, pickled, and used in tasks. A decoder reads every row with the reader's schema, which
+its `pin` holds: a decoder that is planned with the same pin, later or in another process, has the same type.
 """
 
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from rookery.spark.compat import Feature, has
 
@@ -18,12 +18,12 @@ Array: TypeAlias = Any
 ArrowType: TypeAlias = Any
 ArrowSchema: TypeAlias = Any
 
-# Versions that cannot be told take UTC.
+# Versions of Spark without this parameter use UTC.
 _IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if has(Feature.ARROW_TIME_ZONES) else {}
 
 
 class RowError(NamedTuple):
-    """`error_class` is the name of one of the errors of `rookery.serdes.errors`."""
+    """The error of a row that cannot be decoded. `error_class` is the name of a class of `rookery.serdes.errors`."""
 
     row: int
     error_class: str
@@ -31,7 +31,7 @@ class RowError(NamedTuple):
 
 
 class DecodedColumn(NamedTuple):
-    """`values` are null where there is an error. `schema_ids` are null where a record has none."""
+    """A decoded column. A value with an error is null, and so is the schema id of a record without one."""
 
     values: Array
     errors: list[RowError]
@@ -39,7 +39,7 @@ class DecodedColumn(NamedTuple):
 
 
 class ColumnDecoder(ABC):
-    """`spark_type` is that of the values."""
+    """Decodes a column of bytes to values of `spark_type`."""
 
     spark_type: DataType
 
@@ -49,17 +49,17 @@ class ColumnDecoder(ABC):
 
     @abstractmethod
     def decode(self, column: Array, topic: str) -> DecodedColumn:
-        """`column` is binary. Raises RegistryDownError."""
+        """Decode a binary column. Raises RegistryDownError."""
 
     @abstractmethod
     def pin(self) -> str:
-        """The reader's schema, for `plan_decoder`."""
+        """Return the reader's schema as a text that `plan_decoder` takes."""
 
 
 class ColumnEncoder(ABC):
     @abstractmethod
     def encode(self, column: Array, topic: str) -> Array:
-        """Binary. Raises FormatError for a value that does not fit the schema, and names the row."""
+        """Return the column as binary. Raises FormatError, which names the row, if a value does not fit the schema."""
 
 
 def arrow_type_of(spark_type: DataType) -> ArrowType:
@@ -70,5 +70,21 @@ def arrow_schema_of(schema: StructType) -> ArrowSchema:
     return to_arrow_schema(schema, **_IN_UTC)
 
 
+def detailed_type(kind: DataType) -> StructType:
+    """Return the type of a column with details: a struct of value, error and schema_id."""
+    names = {"value": kind, "error": StringType(), "schema_id": IntegerType()}
+    return StructType([StructField(name, each) for name, each in names.items()])
+
+
+def detailed_array(decoded: DecodedColumn, kind: DataType) -> Array:
+    """Return a decoded column as `detailed_type(kind)`; an error is the class and the message in one text."""
+    errors: list[str | None] = [None] * len(decoded.values)
+    for each in decoded.errors:
+        errors[each.row] = f"{each.error_class}: {each.message}"
+    parts = [decoded.values, pa.array(errors, pa.string()), decoded.schema_ids]
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type_of(detailed_type(kind))))
+
+
 def without_schema_ids(length: int) -> Array:
+    """Return the schema ids of a format without a registry: all null."""
     return pa.nulls(length, pa.int32())

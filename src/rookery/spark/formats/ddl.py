@@ -1,7 +1,7 @@
-"""Spark's DDL for types, read without Spark: `id BIGINT, tags ARRAY<STRING>, at TIMESTAMP NOT NULL COMMENT 'when'`.
+"""Parses Spark's DDL for types without Spark: `id BIGINT, tags ARRAY<STRING>, at TIMESTAMP NOT NULL COMMENT 'when'`.
 
-Spark's own reader is in the JVM, which the processes that plan and run a data source cannot reach. Also takes the JSON
-of a type, as `StructType.json()` writes it.
+Spark's own parser is in the JVM, which the processes that plan and run a data source cannot reach. The JSON of a type,
+as `StructType.json()` writes it, is accepted as well.
 """
 
 import json
@@ -39,7 +39,7 @@ _DEPTH_MAX: Final = 100
 
 
 def parse_type(text: str) -> spark.DataType:
-    """A type, or the fields of a struct. Raises FormatError."""
+    """Parse a type, or the fields of a struct. Raises FormatError."""
     if text.lstrip().startswith("{"):
         try:
             return spark.StructType.fromJson(json.loads(text))
@@ -81,7 +81,7 @@ class _Reader:
     def _field(self, depth: int) -> spark.StructField:
         name = self._take()
         if not (name.startswith("`") or re.fullmatch(r"\w+", name)):
-            raise self._error(f"{name!r} is no name of a field")
+            raise self._error(f"{name!r} is not a valid field name")
         if self._peek() == ":":
             self._take()
         kind = self._type(depth)
@@ -107,7 +107,7 @@ class _Reader:
                 return self._decimal()
             case _ if name in _SCALARS:
                 return _SCALARS[name]
-        raise self._error(f"{name or 'the end'} is no type")
+        raise self._error(f"{name or 'the end'} is not a type")
 
     def _nested(self, name: str, depth: int) -> spark.DataType:
         if name == "STRUCT":
@@ -128,13 +128,13 @@ class _Reader:
             scale = self._number()
         self._expect(")")
         if not 0 <= scale <= precision <= 38 or precision == 0:
-            raise self._error(f"there is no DECIMAL({precision}, {scale})")
+            raise self._error(f"DECIMAL({precision}, {scale}) is not valid")
         return spark.DecimalType(precision, scale)
 
     def _number(self) -> int:
         text = self._take()
         if not text.isdecimal():
-            raise self._error(f"{text!r} is no number")
+            raise self._error(f"{text!r} is not a number")
         return int(text)
 
     def _peek(self, ahead: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""The first five bytes of every row at once: a zero, and the id of the schema (`serdes.wire` has the format)."""
+"""Reads the prefixes of all rows of a column: a zero byte and the id of the schema (`serdes.wire` has the format)."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -15,7 +15,7 @@ NO_ID: Final = -1
 
 
 class Frames(NamedTuple):
-    """`starts` and `ends` are where the payloads are in `data`. Rows without an id are null, or have an error."""
+    """The payloads of a column: from `starts` to `ends` in `data`. Rows without an id are null or have an error."""
 
     data: Any
     starts: Any
@@ -28,7 +28,7 @@ class Frames(NamedTuple):
         return int(self.data.ctypes.data)
 
     def payloads(self) -> Iterator[tuple[int, int, bytes]]:
-        """Row, id and payload of those that have an id."""
+        """Yield row, id and payload of the rows that have an id."""
         view = memoryview(self.data)
         spans = zip(self.ids.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
         for row, (schema_id, start, end) in enumerate(spans):
@@ -59,11 +59,11 @@ def _explain(row: int, data: bytes) -> RowError:
         read_prefix(data)
     except WireFormatError as error:
         return RowError(row, "WireFormatError", str(error))
-    raise AssertionError("the prefix is well")
+    raise AssertionError("the prefix is valid")
 
 
 def spans_of(column: Array) -> tuple[Any, Any, Any]:
-    """Bytes, and where each row starts and ends in them."""
+    """Return the bytes of a column, and where each row starts and ends in them."""
     is_large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     _, offsets, data = column.buffers()
     kind = np.int64 if is_large else np.int32

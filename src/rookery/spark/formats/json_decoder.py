@@ -1,7 +1,7 @@
-"""JSON columns: plain JSON with a Spark schema, and JSON in the registry's wire format with a JSON Schema.
+"""Decodes JSON: plain JSON with a Spark schema, and JSON in the registry's wire format with a JSON Schema.
 
-Rows are parsed one by one into what the schema asks for. What does not fit is an error of its row; what the schema does
-not have is left out, and what it has besides is null.
+Rows are parsed one by one into the types of the schema. A value of another type is an error of its row; fields that
+the schema does not have are ignored, and fields that only the schema has are null.
 """
 
 import json
@@ -59,7 +59,7 @@ def _row_error(row: int, error: Exception) -> RowError:
 
 
 class JsonSchemaDecoder(ColumnDecoder):
-    """`resolved` has the texts of the schemas that the reader's refers to."""
+    """Decodes JSON with the schema `reader`. `resolved` has the texts of the schemas that it refers to."""
 
     def __init__(
         self, reader: str, resolved: Mapping[str, str], reader_id: int | None, settings: Mapping[str, str]
@@ -108,7 +108,7 @@ class JsonSchemaDecoder(ColumnDecoder):
         return DecodedColumn(values, sorted(errors), frames.schema_ids())
 
     def _validate(self, schema_id: int, data: bytes) -> None:
-        """With the schema that it was written with."""
+        """Validate the data against the schema that it was written with. Raises SerdesError."""
         found = self._writers.find(schema_id)
         if isinstance(found, SerdesError):
             raise found

@@ -1,6 +1,6 @@
-"""JSON out of columns: plain, or in the registry's wire format and checked against its schema.
+"""Encodes columns as JSON: plain, or in the registry's wire format and validated against its schema.
 
-Fields that are null are left out, as Spark's `to_json` does: most schemas allow a missing field, few a null.
+Null fields are omitted, as in Spark's `to_json`: most schemas allow a missing field, few allow null.
 """
 
 from collections.abc import Callable, Mapping
@@ -107,7 +107,10 @@ def _same(value: Any) -> Any:
 
 
 def _converter(kind: spark.DataType, shape: JsonShape | None) -> Convert:
-    """From what pyarrow gives for a value; a text that the schema has any JSON for is JSON itself."""
+    """Return a function that converts pyarrow's values for encoding.
+
+    A text is parsed as JSON where the schema allows any JSON.
+    """
     match kind:
         case spark.StructType():
             known = {} if shape is None else _fields_of(shape)
@@ -142,4 +145,4 @@ def _read_json(text: str | None) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise FormatError(shorten(f"the schema has any JSON here, but {text!r} is none: {error}")) from error
+        raise FormatError(shorten(f"the schema expects JSON here, but {text!r} is not JSON: {error}")) from error

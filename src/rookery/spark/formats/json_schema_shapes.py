@@ -1,7 +1,7 @@
-"""JSON Schemas as shapes: objects are structs or maps, arrays are arrays, and what is none of them is kept as JSON.
+"""Maps JSON Schemas to shapes: objects become structs or maps, arrays become arrays, everything else stays JSON text.
 
-A schema says what is allowed, not what a value is; most say it in a way that leaves one type, and that is what is
-looked for here. docs/spark-formats.md has the table.
+A schema lists what is allowed, not which type a value has. Most schemas allow only one type (and null), and this module
+finds it. docs/spark-formats.md has the table.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ def shape_of_schema(tree: Any, documents: Documents) -> JsonShape:
 
 
 class _RefContext(NamedTuple):
-    """Where references start from, and which were followed on the way here."""
+    """The base URI of references, and the references that were followed to get here."""
 
     base: str
     inside: frozenset[tuple[str, str]]
@@ -49,7 +49,7 @@ class _ShapeBuilder:
         return self._typed(tree, context)
 
     def _referred(self, reference: str, context: _RefContext) -> JsonShape:
-        """What contains itself ends in JSON."""
+        """Return the shape of a referenced schema; one that contains itself becomes JSON text at the repetition."""
         followed = (context.base, reference)
         try:
             tree, base, _ = self._documents.find(context.base, reference)
@@ -76,7 +76,7 @@ class _ShapeBuilder:
 
 
 def _single_type(tree: dict[str, Any]) -> str | None:
-    """The only one besides null; by what the schema is about if it does not say it."""
+    """Return the only type besides null, or None. Without `type` it follows from `properties` or `enum`."""
     types = tree.get("type")
     if isinstance(types, str):
         return types

@@ -1,7 +1,7 @@
-"""What JSON is decoded to: a Spark type, the type that msgspec parses, and how columns are made of what it parsed.
+"""Shapes of JSON values: a Spark type, the type that msgspec parses, and the conversion of parsed values to columns.
 
-msgspec checks types while it parses, names the path of what does not fit, and skips what nobody asked for. Objects
-become its structs, whose fields are numbered: names in JSON may be anything.
+msgspec checks types while it parses, names the path of a value of another type, and skips fields that are not in the
+type. Objects become msgspec structs with numbered fields, because names in JSON need not be identifiers.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,10 @@ _NULL: Final = b"null"
 
 @dataclass(frozen=True)
 class JsonShape:
-    """`parts` are the fields of a struct, or the items of an array or map. `is_raw`: any JSON, kept as text."""
+    """A node of a type. `parts` are the fields of a struct, the items of an array or the values of a map.
+
+    `is_raw`: any JSON, kept as text.
+    """
 
     spark_type: spark.DataType
     parts: tuple["JsonShape", ...] = ()
@@ -51,7 +54,7 @@ class JsonShape:
 
     @cached_property
     def parsed_type(self) -> Any:
-        """msgspec's; null is allowed everywhere."""
+        """The type that msgspec parses; null is allowed everywhere."""
         kind = self.spark_type
         if self.is_raw:
             return msgspec.Raw
@@ -83,7 +86,7 @@ class JsonShape:
         return arrow_type_of(self.spark_type)
 
     def build(self, values: list[Any]) -> Array:
-        """Of what was parsed; raises what `arrays.build_isolated` catches."""
+        """Return an array of parsed values. Raises the exceptions that `arrays.build_isolated` catches."""
         kind = self.spark_type
         if self.is_raw:
             return pa.array([_raw_text(each) for each in values], pa.string())
@@ -107,7 +110,7 @@ def _raw_text(value: msgspec.Raw | None) -> str | None:
 
 
 def shape_of(kind: spark.DataType, path: str = "$") -> JsonShape:
-    """All fields are nullable, whatever the type says."""
+    """Return the shape of a Spark type, with all fields nullable. Raises FormatError for types that JSON lacks."""
     match kind:
         case spark.StructType():
             parts = tuple(shape_of(each.dataType, f"{path}.{each.name}") for each in kind)
@@ -116,11 +119,11 @@ def shape_of(kind: spark.DataType, path: str = "$") -> JsonShape:
             return list_shape(shape_of(kind.elementType, f"{path}[]"))
         case spark.MapType():
             if not isinstance(kind.keyType, spark.StringType):
-                raise FormatError(f"{path} has keys of type {kind.keyType.simpleString()}: those of JSON are strings")
+                raise FormatError(f"{path} has keys of type {kind.keyType.simpleString()}: keys in JSON are strings")
             return map_shape(shape_of(kind.valueType, f"{path}[]"))
         case _ if type(kind) in _BITS or type(kind) in _SCALARS:
             return JsonShape(kind)
-    raise FormatError(f"{path} is of type {kind.simpleString()}, which is not read from JSON")
+    raise FormatError(f"{path} is of type {kind.simpleString()}, which cannot be read from JSON")
 
 
 def struct_shape(names: list[str], parts: tuple[JsonShape, ...]) -> JsonShape:
@@ -144,5 +147,5 @@ Parse = Callable[[bytes], Any]
 
 
 def parser_of(shape: JsonShape) -> Parse:
-    """Raises msgspec.DecodeError, or RecursionError."""
+    """Return a parser for a shape. It raises msgspec.DecodeError or RecursionError."""
     return msgspec.json.Decoder(shape.parsed_type).decode

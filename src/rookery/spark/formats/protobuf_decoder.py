@@ -1,7 +1,7 @@
-"""Protobuf columns out of rows in the registry's wire format.
+"""Decodes Protobuf in the registry's wire format.
 
-Rows are read as the reader's message, which Protobuf's own rules allow for older and newer writers alike. The writer's
-schema is asked for only to learn which message of its file a row has: another one than the reader's is an error.
+Rows are parsed as the reader's message; Protobuf's rules allow that for older and newer writers. The writer's schema is
+fetched only to determine which message of its file a row has: any other than the reader's is an error.
 """
 
 import json
@@ -25,7 +25,10 @@ from rookery.spark.formats.registries import WriterSchemas, registry_of, row_err
 
 
 def find_message(schema: ProtobufSchema, name: str | None) -> type[Message]:
-    """By its full name, its name in the file's package, or the first one of the file. Raises FormatError."""
+    """Find a message by its full name or its name in the file's package; None returns the file's first message.
+
+    Raises FormatError.
+    """
     wanted = name or schema.name
     if wanted is None:
         raise FormatError("the schema has no message")
@@ -39,7 +42,7 @@ def find_message(schema: ProtobufSchema, name: str | None) -> type[Message]:
 
 
 class ParsedReader:
-    """A schema with all that it imports, as texts: what a pin holds."""
+    """A schema and its imports, as texts (the content of a pin) and parsed."""
 
     def __init__(self, schema: Schema, resolved: Mapping[str, str], message: str | None) -> None:
         self.texts = (schema, dict(resolved), message)
@@ -77,7 +80,7 @@ class ProtobufDecoder(ColumnDecoder):
         self._settings = dict(settings)
         self._shape = shape_of_message(reader.message_class.DESCRIPTOR)
         self.spark_type = self._shape.spark_type
-        # By id, how rows with the reader's message begin.
+        # By schema id: the message indexes, as bytes, with which rows of the reader's message start.
         self._indexes: dict[int, bytes] = {}
 
     @classmethod
@@ -110,12 +113,12 @@ class ProtobufDecoder(ColumnDecoder):
         try:
             message.ParseFromString(payload[len(indexes) :])
         except DecodeError as error:
-            text = f"data of the schema {schema_id} is no message {self._reader.name}: {error}"
+            text = f"data of the schema {schema_id} is not a message {self._reader.name}: {error}"
             raise InvalidDataError(text) from error
         return message
 
     def _find_indexes(self, schema_id: int, payload: bytes) -> bytes:
-        """The bytes that say which message it is, if that is the reader's."""
+        """Return the message indexes of the row as bytes. Raises SerdesError if it is not the reader's message."""
         found = self._writers.find(schema_id)
         if isinstance(found, SerdesError):
             raise found
@@ -126,7 +129,7 @@ class ProtobufDecoder(ColumnDecoder):
             raise InvalidDataError(f"the schema {schema_id} has no message at {list(indexes)}") from None
         if name != self._reader.name:
             raise InvalidDataError(f"it is a message {name}, but {self._reader.name} is read")
-        # No such bytes begin with others, so what begins with these means the same message.
+        # The encoding of indexes is prefix-free, so every row that starts with these bytes has the same message.
         self._indexes[schema_id] = payload[: len(payload) - len(data)]
         return self._indexes[schema_id]
 

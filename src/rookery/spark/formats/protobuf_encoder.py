@@ -1,7 +1,7 @@
-"""Protobuf out of columns, in the registry's wire format: a message for each row, of a schema that is given or known.
+"""Encodes columns as Protobuf in the registry's wire format, with the schema of the options or a registered one.
 
-Columns are the message's fields by their names, of the types that `protobuf_shapes` reads them as. Nulls are fields
-that are not set.
+The columns are the fields of the message by name, with the types to which `protobuf_shapes` maps them. A null is a
+field that is not set.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ class ProtobufEncoder(ColumnEncoder):
             fill(message, value)
             data: bytes = message.SerializeToString()
         except (ValueError, TypeError, KeyError, EncodeError) as error:
-            raise FormatError(f"row {row} is no message {self._parsed.name}: {error}") from error
+            raise FormatError(f"row {row} cannot be encoded as the message {self._parsed.name}: {error}") from error
         return self._prefix + data
 
     @cached_property
@@ -116,7 +116,10 @@ def fill_message(message: Any, value: Any) -> None:
 
 
 def _set_time(message: Any, microseconds: int) -> None:
-    """Seconds and nanoseconds of a duration have the same sign, those of a time stamp need not."""
+    """Set a Timestamp or a Duration.
+
+    Seconds and nanoseconds of a duration must have the same sign; those of a timestamp need not.
+    """
     is_duration = message.DESCRIPTOR.name == "Duration"
     sign = -1 if is_duration and microseconds < 0 else 1
     seconds, rest = divmod(sign * microseconds, 1_000_000)
@@ -127,13 +130,13 @@ def _scalar(field: FieldDescriptor, value: Any) -> Any:
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
         found = field.enum_type.values_by_name.get(value)
         if found is None:
-            raise ValueError(f"{value!r} is no value of {field.enum_type.full_name}")
+            raise ValueError(f"{value!r} is not a value of {field.enum_type.full_name}")
         return found.number
     return value % _UNSIGNED[field.cpp_type] if field.cpp_type in _UNSIGNED else value
 
 
 def _check_type(shape: MessageShape, kind: spark.DataType, path: str) -> None:
-    """Before any row is seen: the columns are fields of the message, with their types."""
+    """Raise FormatError unless the columns are fields of the message with their types. Called before any row."""
     if not isinstance(kind, spark.StructType) or not isinstance(shape.spark_type, spark.StructType):
         if type(kind) is not type(shape.spark_type):
             raise _misfit(shape.descriptor, kind, shape.spark_type, path)
@@ -152,7 +155,7 @@ def _check_type(shape: MessageShape, kind: spark.DataType, path: str) -> None:
 
 
 def _innermost(kind: spark.DataType) -> list[spark.DataType]:
-    """An array and its items, a map and its values."""
+    """Return an array and its items, a map and its values, or the type alone."""
     if isinstance(kind, spark.ArrayType):
         return [kind, kind.elementType]
     return [kind, kind.valueType] if isinstance(kind, spark.MapType) else [kind]

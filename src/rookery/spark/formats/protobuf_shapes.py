@@ -1,7 +1,7 @@
-"""Protobuf messages as Spark's types, and columns out of messages: as Spark's `from_protobuf` does it by default.
+"""Maps Protobuf messages to Spark types and builds columns of messages, as Spark's `from_protobuf` does by default.
 
-Fields that are not set are null, and so are those of proto3 that have their default value and no presence: they are not
-in the data. docs/spark-formats.md has the table.
+Fields that are not set are null. So are proto3 fields without presence that have their default value, because they are
+not in the data. docs/spark-formats.md has the table.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ _SHAPES_MAX: Final = 5000
 
 @dataclass(frozen=True, eq=False)
 class MessageShape:
-    """A message, or a time of a well-known type."""
+    """The shape of a message, or of the well-known types Timestamp and Duration."""
 
     descriptor: Descriptor
     spark_type: spark.DataType
@@ -48,7 +48,7 @@ class MessageShape:
         return arrow_type_of(self.spark_type)
 
     def build(self, messages: list[Any]) -> Array:
-        """None is null."""
+        """Return an array of the messages; None is null."""
         if self.descriptor.full_name in _TIMES:
             return pa.array([_microseconds(each) for each in messages], pa.int64()).cast(self.arrow_type)
         return struct_array([each.build(messages) for each in self.fields], self.arrow_type, messages)
@@ -56,7 +56,7 @@ class MessageShape:
 
 @dataclass(frozen=True, eq=False)
 class FieldShape:
-    """`message` is what a message, the items of a list or the values of a map consist of, if those are messages."""
+    """The shape of a field. `message` is the shape of the field, list items or map values, if they are messages."""
 
     field: FieldDescriptor
     spark_type: spark.DataType
@@ -76,7 +76,7 @@ class FieldShape:
             lists = [None if each is None else getattr(each, name) for each in messages]
             return list_array(lists, self.arrow_type, self._build_values(field))
         if not field.has_presence:
-            # A message that has the default in such a field does not differ from one without the field.
+            # For such a field, the default value and an absent field have the same encoding.
             values = [None if each is None else getattr(each, name) or None for each in messages]
         elif field.has_default_value:
             values = [None if each is None else getattr(each, name) for each in messages]
@@ -98,7 +98,7 @@ def _build_scalars(field: FieldDescriptor) -> Callable[[list[Any]], Array]:
     arrow_type = arrow_type_of(scalar_type(field))
     bits = _UNSIGNED_BITS.get(field.cpp_type)
     if bits is not None:
-        # As Java has them: the upper half is negative.
+        # As in Java, the upper half of the unsigned range becomes negative.
         return lambda values: pa.array([None if each is None else _signed(each, bits) for each in values], arrow_type)
     return partial(pa.array, type=arrow_type)
 
@@ -136,7 +136,9 @@ class _Shapes:
         if name in _TIMES:
             return MessageShape(descriptor, _TIMES[name])
         if name in inside:
-            raise FormatError(f"the message {name} contains itself ({' > '.join(inside)}), which no Spark type can say")
+            raise FormatError(
+                f"the message {name} contains itself ({' > '.join(inside)}): no Spark type can express that"
+            )
         fields = tuple(self._field(each, (*inside, name)) for each in descriptor.fields)
         kind = spark.StructType([spark.StructField(each.field.name, each.spark_type) for each in fields])
         return MessageShape(descriptor, kind, fields)

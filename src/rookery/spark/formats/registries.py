@@ -1,9 +1,9 @@
-"""The schemas that a decoder asks the registry for. Registry clients are shared by all decoders of a process.
+"""Fetches writers' schemas from the registry. All decoders of a process share the registry clients.
 
-What an id stands for is asked once. An id that the registry does not know is an error of the rows that have it, and is
-asked for again after a while: somebody may restore it. Only so many are asked for in that while: data that is no data
-of a registry has any number of them. A registry that does not answer is no error of any row: that ends the query, so
-that nothing is taken for malformed that is not.
+A schema is fetched once per id. An id that the registry does not have is an error of the rows with that id; it is
+requested again after a while, because the schema may be restored. The number of such requests in that time is limited:
+data that was not written with a registry contains arbitrary ids. A registry that does not respond is not an error of a
+row but ends the query, so that valid records are not treated as malformed.
 """
 
 import os
@@ -59,18 +59,21 @@ _Parsed = TypeVar("_Parsed")
 
 
 def serdes_settings(settings: Mapping[str, str], keys: Container[str]) -> dict[str, str]:
-    """What a serializer or deserializer with these keys knows: the same settings may serve both."""
+    """Return the settings that a serializer or deserializer with `keys` supports; both may share one dictionary.
+
+    Raises FormatError for a key that none supports.
+    """
     for key in settings:
         if key not in _ALL_KEYS:
             near = get_close_matches(key, _ALL_KEYS, n=1)
-            hint = f"; is {near[0]} meant?" if near else ""
-            raise FormatError(f"there is no setting {key} of a registry or a serializer{hint}")
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise FormatError(f"unknown setting {key} of a registry or a serializer{hint}")
     return {key: value for key, value in settings.items() if key == _STRATEGY or key in keys}
 
 
 def registry_of(settings: Mapping[str, str]) -> RegistryClient:
     if not settings.get(_URL):
-        raise FormatError("set schema.registry.url: this format has its schemas in a registry")
+        raise FormatError("set schema.registry.url: this format needs a schema registry")
     return _client(
         os.getpid(), tuple(sorted((key, settings[key]) for key in (_URL, *REGISTRY_KEYS) if key in settings))
     )
@@ -78,7 +81,7 @@ def registry_of(settings: Mapping[str, str]) -> RegistryClient:
 
 @cache
 def _client(_process: int, settings: tuple[tuple[str, str], ...]) -> RegistryClient:
-    """A forked process makes its own: two cannot share a connection."""
+    """Create a client per process: a forked process must not share its parent's connection."""
     config = dict(settings)
     with wrap_registry_errors():
         return RegistryClient(config.pop(_URL), config)
@@ -93,7 +96,7 @@ def fetch_version(registry: RegistryClient, subject: str, version: str, schema_t
                 raise
             raise FormatError(
                 f"the registry has no version {version} of the subject {subject} ({error.message}): register a schema, "
-                "or give the schema or the subject by an option"
+                "or set the schema or the subject with an option"
             ) from error
     try:
         check_type(found.schema, schema_type, f"of {subject}")
@@ -103,7 +106,7 @@ def fetch_version(registry: RegistryClient, subject: str, version: str, schema_t
 
 
 class WriterSchemas(Generic[_Parsed]):
-    """By id; `parse` makes of a schema what the decoder works with, and may raise InvalidSchemaError."""
+    """The writers' schemas by id. `parse` converts a schema for the decoder; it may raise InvalidSchemaError."""
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class WriterSchemas(Generic[_Parsed]):
         self._forget_at_s = 0.0
 
     def find(self, schema_id: int) -> _Parsed | SerdesError:
-        """The error is the same for all rows with this id."""
+        """Return the parsed schema, or the error of all rows with this id. Raises RegistryDownError."""
         if schema_id in self._known:
             return self._known[schema_id]
         now = self._clock.monotonic()
@@ -132,8 +135,8 @@ class WriterSchemas(Generic[_Parsed]):
             return self._unknown[schema_id]
         if len(self._unknown) >= _UNKNOWN_MAX:
             return NotRegisteredError(
-                f"the registry was not asked for a schema with the id {schema_id}: it did not know {_UNKNOWN_MAX} "
-                f"others of the last {_UNKNOWN_REMEMBERED_S:.0f} s. Is this data of a registry, and of this one?"
+                f"the schema with the id {schema_id} was not requested: the registry did not have {_UNKNOWN_MAX} other "
+                f"ids in the last {_UNKNOWN_REMEMBERED_S:.0f} s. Was this data written with a registry, and which one?"
             )
         try:
             with wrap_registry_errors():
@@ -150,7 +153,7 @@ class WriterSchemas(Generic[_Parsed]):
         except InvalidSchemaError as error:
             raise InvalidDataError(f"the schema with the id {schema_id} cannot be used: {error}") from error
         except RegistryRequestError as error:
-            # Something that is no registry has no codes.
+            # Only a registry sends an error code. A 404 without one comes from another server, such as a proxy.
             if error.status != _NOT_FOUND or error.code == NO_CODE:
                 raise
             raise NotRegisteredError(

@@ -1,9 +1,9 @@
-"""Which schema a column is written with, and under which id: as `serdes.registration` has it, with options of columns.
+"""Chooses the schema with which a column is written, and its id, by the rules of `serdes.registration`.
 
-a version is named           that version of the subject
+a version in the options     that version of the subject
 use.latest.version           the latest version of the subject
-otherwise                    the schema that is given, or that follows from the column's type; it is registered if it is
-                             new, unless auto.register.schemas is false
+otherwise                    the schema in the options, or the one derived from the column's type; it is registered if
+                             it is new, unless auto.register.schemas is false
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from rookery.spark.options import FormatOptions
 
 
-# Incompatible with those before, or not valid.
+# HTTP statuses of the registry: the schema is incompatible with earlier versions, or invalid.
 _REFUSED: Final = (409, 422)
 
 
 class WriterSchema(NamedTuple):
-    """`resolved` has the texts of what it refers to."""
+    """A registered schema. `resolved` has the texts of the schemas that it refers to."""
 
     schema: Schema
     schema_id: int
@@ -51,7 +51,7 @@ def choose_schema(
     topic: str,
     is_key: bool,
 ) -> WriterSchema:
-    """`own` is the schema that is given or derived, if any. Raises FormatError."""
+    """Return the schema to write with. `own` is the schema of the options or the derived one. Raises FormatError."""
     registry = registry_of(options.registry)
     config: dict[str, Any] = dict(serdes_settings(options.registry, keys))
     subject = options.subject
@@ -80,7 +80,7 @@ def choose_schema(
         except RegistryRequestError as error:
             if error.status not in _REFUSED:
                 raise
-            raise FormatError(f"the registry does not take the schema of the column: {error}") from error
+            raise FormatError(f"the registry rejects the schema of the column: {error}") from error
         except (NotRegisteredError, InvalidDataError) as error:
             raise FormatError(str(error)) from error
         return WriterSchema(chosen.schema, chosen.schema_id, registry.resolve(chosen.schema))

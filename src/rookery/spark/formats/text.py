@@ -1,4 +1,4 @@
-"""Texts: UTF-8, and nothing else."""
+"""The format `string`: UTF-8 without a schema."""
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, StringType
@@ -41,7 +41,7 @@ class TextEncoder(ColumnEncoder):
     def __init__(self, spark_type: DataType) -> None:
         self._spark_type = spark_type
         if not isinstance(spark_type, StringType | BinaryType):
-            raise FormatError(f"the column is of type {spark_type.simpleString()}, and no string: cast it")
+            raise FormatError(f"the column is of type {spark_type.simpleString()}, not a string: cast it")
 
     def encode(self, column: Array, topic: str) -> Array:
         return column.cast(pa.binary())

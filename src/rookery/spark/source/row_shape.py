@@ -97,12 +97,9 @@ def _decode(
         return _Column(column)
     decoded = decoder.decode(column, records.column("topic")[0].as_py())
     if options.detailed:
-        texts: list[str | None] = [None] * len(column)
-        for error in decoded.errors:
-            texts[error.row] = f"{error.error_class}: {error.message}"
-        parts = [decoded.values, pa.array(texts, pa.string()), decoded.schema_ids]
-        details = pa.StructArray.from_arrays(parts, names=["value", "error", "schema_id"])
-        return _Column(details, decoded.errors)
+        from rookery.spark.formats.columns import detailed_array
+
+        return _Column(detailed_array(decoded, decoder.spark_type), decoded.errors)
     if decoded.errors and options.on_error == "fail":
         raise _decoding_error(records, name, decoded.errors[0])
     return _Column(decoded.values, decoded.errors)

@@ -81,15 +81,9 @@ def source_schema(options: ReadOptions, decoders: Decoders) -> StructType:
 def _column(name: str, decoder: "ColumnDecoder | None", options: FormatOptions | None) -> StructField:
     if decoder is None or options is None:
         return StructField(name, BinaryType())
-    kind: DataType = decoder.spark_type
-    if options.detailed:
-        kind = StructType(
-            [
-                StructField("value", kind),
-                StructField("error", StringType()),
-                StructField("schema_id", IntegerType()),
-            ]
-        )
+    from rookery.spark.formats.columns import detailed_type
+
+    kind: DataType = detailed_type(decoder.spark_type) if options.detailed else decoder.spark_type
     return StructField(name, kind, metadata={PIN_KEY: decoder.pin()})
 
 

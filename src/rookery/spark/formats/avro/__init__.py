@@ -1,1 +1,1 @@
-"""Avro for Arrow: programs made of schemas, run over whole columns by compiled loops (docs/decisions)."""
+"""Avro for Arrow: schemas are compiled to programs, which machine code runs over whole columns (docs/decisions)."""

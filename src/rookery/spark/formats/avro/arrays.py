@@ -1,7 +1,7 @@
-"""Arrow arrays out of what `decoder_kernel` collects.
+"""Runs `decoder_kernel` and builds Arrow arrays from the buffers that it fills.
 
-Rooms are estimated from what the run before needed. If they were too small the kernel has counted what it needs, and
-runs a second time. A batch is decoded in runs of limited size, so that the rooms are, too.
+The sizes of the buffers are estimated from the run before. If a buffer was too small, the kernel has counted the size
+that it needs, and runs a second time. A batch is decoded in runs of limited size, which limits the buffers as well.
 """
 
 from typing import Any, Final
@@ -16,17 +16,17 @@ from rookery.spark.formats.columns import Array, arrow_type_of
 from rookery.spark.formats.errors import FormatError
 
 _WITH_TEXT: Final = frozenset({Kind.TEXT, Kind.BINARY})
-# Of the kernel, in a run; about as many values at most.
+# The maximum of the kernel's steps in a run, and so about the maximum of values.
 _STEPS_MAX: Final = 8_000_000
 _STEPS_PER_BYTE: Final = 32
-# What the next run may have more of than the last, per row.
+# The next run may need this much more per row than the last.
 _SPARE: Final = 1.25
-# Arrow's offsets have 32 bits.
+# The limit of Arrow's 32-bit offsets.
 _SIZE_MAX: Final = 2**31 - 1
 
 
 class ProgramRunner:
-    """Runs programs of one reader, for batch after batch."""
+    """Runs the programs of one reader for all batches."""
 
     def __init__(self, program: DecoderProgram) -> None:
         self._program = program
@@ -34,17 +34,17 @@ class ProgramRunner:
         kinds = program.shapes.slot_kinds
         self._has_text = np.array([kind in _WITH_TEXT for kind in kinds], bool)
         self._widths = np.array([2 if kind is Kind.DECIMAL else 1 for kind in kinds], np.int64)
-        # Per row: values, and bytes of text.
+        # Estimates by slot: values and bytes of text per row.
         self._values_per_row = np.ones(len(kinds))
         self._bytes_per_row = np.zeros(len(kinds))
         self._run = kernel.load_decode_rows()
 
     def reload(self) -> None:
-        """The program has grown."""
+        """Load the program again after a writer was added to it."""
         self._arrays = self._program.arrays()
 
     def decode(self, data: Any, spans: Any, entries: Any) -> tuple[Array, Any]:
-        """`data` is an address, `spans` are starts and ends of rows. The values, and failures by row."""
+        """Return the values, and the failures by row. `data` is an address, `spans` are starts and ends of rows."""
         starts, ends = spans
         budgets = self._budgets(entries) + _STEPS_PER_BYTE * (ends - starts)
         rows = np.stack([starts, ends, entries, budgets], axis=1)
@@ -63,7 +63,7 @@ class ProgramRunner:
         return np.array([self._program.budget(int(each)) if each >= 0 else 0 for each in found], np.int64)[inverse]
 
     def _decode_run(self, data: Any, rows: Any, failures: Any) -> Array:
-        """As many as fit into a run."""
+        """Decode as many rows as fit into a run."""
         expected = min(len(rows), int(_STEPS_MAX / self._values_per_row.sum()) if len(self._widths) else len(rows))
         size_bytes = int((rows[:, kernel.LIMIT] - rows[:, kernel.START]).sum())
         text_capacity = np.minimum(self._bytes_per_row * expected + 64, size_bytes + 64).astype(np.int64)
@@ -84,16 +84,16 @@ class ProgramRunner:
         return _build(self._program.shapes.root, slot_buffers, count)
 
     def _fill(self, slot_buffers: "_SlotBuffers", data: Any, rows: Any, failures: Any) -> int:
-        """How many rows were decoded."""
+        """Run the kernel and return the number of decoded rows."""
         return self._run(data, rows, self._program.null_entry, *self._arrays, slot_buffers.slots, failures, _STEPS_MAX)
 
 
 def _too_large() -> FormatError:
-    return FormatError("a column of this batch has more than 2 GB: read fewer records at a time")
+    return FormatError("a column of this batch has more than 2 GB: read fewer records per batch")
 
 
 class _SlotBuffers:
-    """One stretch of memory for all numbers, one for flags, one for texts."""
+    """The memory of all slots: one array for numbers, one for validity flags, one for texts."""
 
     def __init__(self, values: Any, text_sizes: Any, widths: Any) -> None:
         self.slots = np.zeros((len(values), kernel.SLOT_COLUMNS), np.int64)
@@ -119,7 +119,7 @@ class _SlotBuffers:
         return self.numbers[start : start + length]
 
     def validity_of(self, slot: int, length: int) -> Any:
-        """None if nothing is null."""
+        """Return the validity bitmap of a slot; None if no value is null."""
         start = self.flag_starts[slot]
         flags = self.flags[start : start + length]
         return None if flags.all() else pa.py_buffer(np.packbits(flags, bitorder="little"))

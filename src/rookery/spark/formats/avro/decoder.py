@@ -1,6 +1,6 @@
-"""Avro columns out of rows in the registry's wire format.
+"""Decodes Avro in the registry's wire format.
 
-Every row is read as the reader's schema has it, whatever schema it was written with; `decoder_program` has the
+Every row is read with the reader's schema, independent of the schema it was written with; `decoder_program` has the
 rules. A writer's schema is fetched from the registry when the first row with its id arrives; no restart is needed.
 """
 
@@ -29,7 +29,7 @@ _NO_ENTRY = -1
 
 
 def parse_root(registry: RegistryClient | None, schema: Schema) -> Node:
-    """Raises InvalidSchemaError."""
+    """Parse a schema; those that it refers to are fetched from `registry`. Raises InvalidSchemaError."""
     resolved = registry.resolve(schema) if registry is not None and schema.references else {}
     try:
         return parse_registered(quoted(schema.text), resolved).root
@@ -38,13 +38,13 @@ def parse_root(registry: RegistryClient | None, schema: Schema) -> Node:
 
 
 def quoted(text: str) -> str:
-    """The name of a type may stand alone, without the quotation marks that JSON asks for."""
+    """Return the schema as JSON: the bare name of a primitive type is allowed, and gets quotation marks."""
     bare = text.strip()
     return f'"{bare}"' if bare in PRIMITIVES else text
 
 
 class AvroDecoder(ColumnDecoder):
-    """`reader` is the text of a schema that refers to no others; `settings` are those of the registry."""
+    """Decodes Avro. `reader` is the text of a schema without references; `settings` are those of the registry."""
 
     def __init__(self, reader: str, reader_id: int | None, settings: Mapping[str, str]) -> None:
         self._reader = reader
@@ -58,7 +58,7 @@ class AvroDecoder(ColumnDecoder):
 
     @classmethod
     def of(cls, schema: Schema, schema_id: int | None, settings: Mapping[str, str]) -> "AvroDecoder":
-        """`schema` may refer to others, which are asked for now."""
+        """Create a decoder. `schema` may refer to others, which are fetched from the registry now."""
         registry = registry_of(settings) if schema.references else None
         try:
             return cls(print_schema(parse_root(registry, schema)), schema_id, settings)
@@ -90,7 +90,7 @@ class AvroDecoder(ColumnDecoder):
 
 
 class _WriterPrograms:
-    """What a process knows of writers, and has compiled for them."""
+    """The programs of all writers that this process has seen, and the runner of the programs."""
 
     def __init__(self, reader: Node, registry: Callable[[], RegistryClient]) -> None:
         self._reader = reader
@@ -100,11 +100,11 @@ class _WriterPrograms:
         self._writers: WriterSchemas[int] = WriterSchemas(registry, "AVRO", self._add)
 
     def entries(self, frames: Frames) -> tuple[Any, list[RowError]]:
-        """For each row where the program of its writer starts, and errors of rows that have none."""
+        """Return where the program of each row's writer starts, and the errors of rows without a program."""
         ids, inverse, counts = np.unique(frames.ids, return_inverse=True, return_counts=True)
         entries, errors = np.full(len(ids), _NO_ENTRY, np.int64), list(frames.errors)
         rows, ends = np.argsort(inverse, kind="stable"), np.cumsum(counts)
-        # The most frequent first: if there are too many to ask for, these are the real ones.
+        # The most frequent ids first: if there are too many to request, the real ids are probably among the frequent.
         for index in np.argsort(-counts, kind="stable"):
             found = _NO_ENTRY if ids[index] == NO_ID else self._writers.find(int(ids[index]))
             if isinstance(found, SerdesError):

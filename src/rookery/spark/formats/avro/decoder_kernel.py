@@ -1,16 +1,17 @@
-"""The loop that runs a program of `decoder_program` over rows of Avro data, as machine code by numba.
+"""The loop that runs a program of `decoder_program` over rows of Avro data, compiled to machine code by numba.
 
 A program is a list of instructions: operation, slot, and two arguments. A slot is a column, or a part of one, of the
 reader's type (`shapes`). Programs of different writers write to the same slots, so rows of all schemas are decoded
 in one pass, in their order.
 
-The rules are those of `records.kernels`: bytes are reached by address; a position is compared with the end before a
-byte is read there, a size with what is left before it is added to a position. There is room for each slot, and where
-it is too small nothing is written but counting goes on, so that the caller knows what to come again with.
+The rules are those of `records.kernels`: bytes are accessed by address; a position is compared with the end before a
+byte is read there, and a size with the remaining bytes before it is added to a position. Each slot has buffers of a
+fixed capacity. When one is full, nothing more is written but counting continues, so that the caller learns the required
+capacity.
 
-A row that is malformed leaves nothing behind: it counts as null, and its failure is told. Each instruction is a step,
-and a row has a budget of steps: what it becomes, and how long that takes, is bounded by its size, as values of a few
-bytes or none (nulls of wide records, items without fields) would otherwise fill the memory.
+A malformed row is rolled back: it becomes null, and its failure is recorded. Each instruction is a step, and a row has
+a budget of steps. This bounds its memory and time by its size; otherwise values of few or no bytes (nulls of wide
+records, items without fields) could fill the memory.
 """
 
 from collections.abc import Callable
@@ -34,14 +35,14 @@ from rookery.records.kernels import (
     use_in_kernels,
 )
 
-# What begins with a varint, which is read in one place: numbers, among them times with a factor and a divisor, choices
-# of a union, symbols by a table, sizes.
+# Values that start with a varint, which is read in one place: numbers (SCALED: times with a factor and a divisor),
+# branches of a union, enum symbols (mapped by a table), sizes.
 LONG, INT, SCALED, INTEGER_AS_DOUBLE, ENUM, UNION, SKIP_VARINT, TEXT, BYTES, SKIP_SPAN, DECIMAL_BYTES = range(11)
 # Other values.
 BOOLEAN, FLOAT, DOUBLE, FIXED, REST, REST_TEXT, DECIMAL_FIXED, SKIP = range(11, 19)
-# What is not in the data: nulls, defaults, and that a struct is there.
+# Values that are not in the data: nulls, defaults, and the presence of a struct.
 NULL, NULL_SPAN, CONSTANT, CONSTANT_DECIMAL, CONSTANT_SPAN, CONSTANT_ITEM, CONSTANT_LIST, PRESENT = range(19, 27)
-# The way through the program. NEXT is at the head of an array's items, or a map's.
+# Control flow. NEXT is at the head of the loop over the items of an array or a map.
 LIST, NEXT, JUMP, CALL, RETURN, FAIL, END = range(27, 34)
 _LAST_WITH_VARINT = DECIMAL_BYTES
 _LAST_VALUE = SKIP
@@ -49,8 +50,8 @@ _LAST_CONSTANT = PRESENT
 
 # Columns of rows.
 START, LIMIT, ENTRY, BUDGET = range(4)
-# Columns of the rooms of slots, in bytes: where its numbers, flags and texts start, and how many numbers and bytes of
-# text there is room for. The rest is counted: values, and bytes of text or items.
+# Columns of slots: the addresses of numbers, flags and texts; the capacities in numbers and in bytes of text; and the
+# counters: values, and bytes of text or items.
 NUMBERS, FLAGS, TEXTS, CAPACITY, TEXT_CAPACITY, COUNT, SIZE = range(7)
 SLOT_COLUMNS = 7
 _SLOT_BYTES = 8 * SLOT_COLUMNS
@@ -58,22 +59,22 @@ _INSTRUCTION_BYTES = 32
 
 FAILURES: Final = (
     "",
-    "it is cut off",
-    "a size in it is negative, or larger than the data",
-    "a text in it is not UTF-8",
-    "it chooses a branch that the union does not have",
-    "it has a symbol that the enum does not have",
-    "it has a symbol that the reader's enum does not have, nor a default for it",
-    "a number in it does not fit its type",
-    "a decimal in it has more digits than its type",
+    "it is truncated",
+    "it contains a size that is negative, or larger than the data",
+    "it contains a text that is not UTF-8",
+    "it contains a branch that the union does not have",
+    "it contains a symbol that the enum does not have",
+    "it contains a symbol that the reader's enum does not have, and that enum has no default",
+    "it contains a number that is out of range for its type",
+    "it contains a decimal with more digits than its type has",
     "it is nested too deeply",
     "it has far more values than bytes",
 )
 _CUT_OFF, _SIZE, _TEXT, _BRANCH, _SYMBOL, _UNKNOWN_SYMBOL, _RANGE, _DIGITS, _DEPTH, _BUDGET = range(1, 11)
-# FAIL tells its argument behind these.
+# The failure of a FAIL instruction is this number plus its argument, an index into the program's messages.
 FAILURE_MESSAGES = 100
 STACK_SIZE = 1024
-# So many bytes of a constant are a step.
+# The bytes of a constant that count as one step.
 STEP_BYTES = 8
 _INT_MAX = 2**31 - 1
 _INT_MIN = -(2**31)
@@ -81,11 +82,11 @@ _LONG_MAX = 2**63 - 1
 _HIGH_BITS = -0x7F7F7F7F7F7F7F80
 _SIGN_BIT = -(2**63)
 
-# What a value asks for.
+# What to do with a value that was read.
 _NOTHING, _NUMBER, _SPAN, _WIDE = range(4)
-# The addresses of the program, the table, the constants, the slots, their saved counts, and the stack.
+# The addresses of the program, the table, the constants, the slots, their saved counters, and the stack.
 Machine: TypeAlias = tuple[Address, Address, Address, Address, Address, Address]
-# What was read: failure, position, action, number (low word), high word, address and size of bytes.
+# The result of a read: failure, position, action, number (low word), high word, address and size of bytes.
 Read: TypeAlias = tuple[Int, Int, Int, Int, Int, Int, Int]
 
 
@@ -122,7 +123,7 @@ def is_utf8(address: Address, size: Int) -> Any:
 
 
 def read_decimal(address: Address, size: Int, limit: Address) -> tuple[Int, Int, Int]:
-    """The failure, and the low and high words of a big-endian number that must be below the limit without its sign."""
+    """Return the failure, and the low and high words of a big-endian number whose magnitude must be below the limit."""
     low = high = sign = np.int64(0)
     if size > 0 and load_byte(address) >= 0x80:
         low = high = sign = np.int64(-1)
@@ -133,7 +134,7 @@ def read_decimal(address: Address, size: Int, limit: Address) -> tuple[Int, Int,
         low = (low << 8) | load_byte(address + index)
     low_size, high_size = low, high
     if sign < 0:
-        # Without a sign, as the lowest number has no opposite.
+        # Unsigned, because the lowest signed number has no positive counterpart.
         low_size = np.int64(~np.uint64(low) + np.uint64(1))
         high_size = ~high + np.int64(low == 0)
     low_limit, high_limit = load_int64(limit), load_int64(limit + 8)
@@ -147,7 +148,7 @@ def read_decimal(address: Address, size: Int, limit: Address) -> tuple[Int, Int,
 def read_after_varint(
     operation: Int, data: Address, position: Int, end: Int, first: Int, second: Int, table: Address
 ) -> Read:
-    """`first` and `second` are the arguments of the operation."""
+    """Read a value that starts with a varint. `first` and `second` are the arguments of the operation."""
     zero, number, failure = np.int64(0), np.int64(_NUMBER), np.int64(0)
     value, position = read_varint(data, position, end)
     if position < 0:
@@ -156,7 +157,7 @@ def read_after_varint(
         if operation == INT and (value > _INT_MAX or value < _INT_MIN):
             failure = np.int64(_RANGE)
         elif operation == SCALED:
-            # Compared before it is multiplied: the compiler takes it that nothing overflows.
+            # Check the range before the multiplication: the compiler assumes that signed numbers do not overflow.
             value, highest = value // second, _LONG_MAX // first
             if value > highest or value < -highest:
                 failure = np.int64(_RANGE)
@@ -187,7 +188,7 @@ def read_after_varint(
 
 
 def read_plain(operation: Int, data: Address, position: Int, end: Int, first: Int, second: Int, table: Address) -> Read:
-    """`second` is the size of the value; -1 for all that is left."""
+    """Read a value without a varint. `second` is its size; -1 for all remaining bytes."""
     zero, failure, action, value, high = np.int64(0), np.int64(0), np.int64(_NUMBER), np.int64(0), np.int64(0)
     size = end - position if second < 0 else second
     if size > end - position:
@@ -258,12 +259,12 @@ def put_constant(operation: Int, at: Address, first: Int, second: Int, constants
 
 
 def next_item(frame: Address, data: Address, position: Int, end: Int) -> tuple[Int, Int, Int]:
-    """The failure, the position, and whether there is an item."""
+    """Return the failure, the position, and whether there is another item."""
     failure, remaining = np.int64(0), load_int64(frame)
     if remaining == 0:
         remaining, position = read_varint(data, position, end)
         if position >= 0 and remaining < 0:
-            # The size of the block follows, for those who skip it.
+            # A negative count is followed by the size of the block in bytes, which this loop does not need.
             remaining = -max(remaining, np.int64(-_LONG_MAX))
             _, position = read_varint(data, position, end)
         if position < 0:
@@ -275,7 +276,7 @@ def next_item(frame: Address, data: Address, position: Int, end: Int) -> tuple[I
 
 
 def run(machine: Machine, data: Address, position: Int, end: Int, pc: Int, budget: Int) -> tuple[Int, Int]:
-    """Decode a row; its failure, and how many steps are left of its budget."""
+    """Decode a row. Returns its failure and the rest of its budget."""
     program, table, constants, slots, _, stack = machine
     depth, failure = np.int64(0), np.int64(0)
     while failure == 0:
@@ -336,7 +337,7 @@ def save(machine: Machine, slot_count: Int) -> None:
 
 
 def roll_back(machine: Machine, slot_count: Int) -> None:
-    """To what was saved. Flags are ones where nothing is written."""
+    """Restore the counters that `save` stored. Flags of unused values must be 1."""
     for index in range(slot_count):
         at, saved = machine[3] + _SLOT_BYTES * index, machine[4] + 16 * index
         flags, before = load_int64(at + 8 * FLAGS), load_int64(saved)
@@ -357,9 +358,9 @@ def decode_rows(
     failures: Any,
     steps_max: Int,
 ) -> Int:
-    """How many rows were decoded: one at least, and no more after `steps_max`.
+    """Decode rows until `steps_max` is reached, but at least one; return the number of decoded rows.
 
-    Rows without an entry into the program are null. Failures stay what they are, 0, for rows that are well.
+    Rows without an entry in the program become null. `failures` is written for failed rows only, so it must be zeros.
     """
     saved, stack = np.zeros(2 * slots.shape[0], np.int64), np.zeros(STACK_SIZE, np.int64)
     machine = (
@@ -389,7 +390,7 @@ def decode_rows(
 
 @cache
 def load_decode_rows() -> Callable[..., int]:
-    """Compile it, or find what was compiled before."""
+    """Compile the kernel, or load it from the cache."""
     helpers = (read_long_varint, read_varint, address_of, is_utf8, read_decimal, read_after_varint, read_plain, put)
     use_in_kernels((*helpers, put_constant, next_item, run, save, roll_back))
     return compile_kernel(

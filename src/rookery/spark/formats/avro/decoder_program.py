@@ -1,11 +1,11 @@
-"""Avro's schema resolution as programs for `decoder_kernel`: how what a writer wrote becomes what the reader asks for.
+"""Compiles Avro's schema resolution, from a writer's schema to the reader's, to programs for `decoder_kernel`.
 
-A program follows the writer's schema, since that is the order of the data. What the reader does not have is skipped,
-what only the reader has is a constant, the rest is read into the reader's slots. Whatever can be decided by the schemas
-is decided here, once for each writer; only choices in the data are left to the kernel.
+A program follows the writer's schema, because that is the order of the data. Fields that the reader does not have are
+skipped, fields that only the reader has are constants, the others are read into the reader's slots. The schemas are
+resolved here, once for each writer; only choices in the data are left to the kernel.
 
-The rules are Avro's, as Java's library has them: of a reader's union the first branch of the same type counts, then the
-first that the value can be widened to. Names are compared without their namespaces, and aliases are the reader's.
+The rules are Avro's, as in its Java library: in a reader's union, the first branch of the same type is used, else the
+first to which the value can be promoted. Names are compared without their namespaces, and aliases are the reader's.
 """
 
 import struct
@@ -31,21 +31,21 @@ _PROMOTIONS: Final = frozenset(
         ("bytes", "string"),
     }
 )
-# To microseconds: the factor and the divisor.
+# The factor and the divisor that convert a unit to microseconds.
 _UNITS: Final[Mapping[str, tuple[int, int]]] = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 _SKIPPED_SIZES: Final = {"boolean": 1, "float": 4, "double": 8}
 _UNKNOWN: Final = -1
 _ALL_THAT_IS_LEFT: Final = -1
 _WORD: Final = 2**64
 _LONG_MAX: Final = 2**63 - 1
-# What a row may do besides, and beside what it has bytes for: short lists of values that take no bytes.
+# Steps of a row in addition to those for the program and its bytes: for short lists of values that take no bytes.
 _BUDGET_OF_ROW: Final = 1000
-# More is no default that somebody wrote, but records whose fields multiply.
+# A larger default is not written by hand but results from nested records whose fields multiply.
 _DEFAULT_SIZE_MAX: Final = 5000
 
 
 class DecoderProgram:
-    """The programs of all writers that were seen, for one reader."""
+    """The programs of all writers seen so far, for one reader."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
@@ -61,17 +61,17 @@ class DecoderProgram:
         self.null_entry = self._entry(lambda: self._null(shapes.root))
 
     def add(self, writer: Node, reader: Node) -> int:
-        """Where the program for this writer starts. `reader` is the schema that the shapes were made of."""
+        """Compile the program for a writer and return where it starts. `reader` is the schema of the shapes."""
         if writer.type == "bytes":
             return self._entry(lambda: self._read_bare_bytes(writer, reader))
         return self._entry(lambda: self._read(writer, reader, self.shapes.root))
 
     def budget(self, entry: int) -> int:
-        """Steps of a row besides those for its bytes: enough for whatever has no loop."""
+        """Return the steps of a row in addition to those for its bytes: enough for all instructions outside loops."""
         return _BUDGET_OF_ROW + 2 * self._sizes[entry]
 
     def arrays(self) -> tuple[Any, Any, Any]:
-        """Code, table and constants, as the kernel takes them; none is empty."""
+        """Return code, table and constants as the kernel takes them; none is empty."""
         constants = np.frombuffer(bytes(self._constants) or b"\0", np.uint8).copy()
         return np.array(self._code, np.int64), np.array(self._table or [0], np.int64), constants
 
@@ -85,7 +85,7 @@ class DecoderProgram:
         return entry
 
     def _emit(self, operation: int, slot: int = NO_SLOT, first: int = 0, second: int = 0) -> int:
-        """Its position."""
+        """Append an instruction and return its position."""
         self._code.append((operation, slot, first, second))
         return len(self._code) - 1
 
@@ -232,7 +232,7 @@ class DecoderProgram:
             self._emit(kernel.DECIMAL_FIXED, shape.slot, limit, size)
 
     def _read_bare_bytes(self, writer: Node, reader: Node) -> None:
-        """A schema that is just `bytes` has no size before the bytes."""
+        """Compile a schema that is just `bytes`: in the wire format, such data has no size before the bytes."""
         shape = self.shapes.root
         index = _find_branch(writer, reader)
         if index is None:
@@ -276,7 +276,7 @@ class DecoderProgram:
             case Record() if self._is_nothing(node):
                 return
             case Record():
-                # By a call: records may contain themselves, and what is used often would multiply.
+                # A call, not inline code: records may contain themselves, and repeated types would multiply the code.
                 self._unplaced.setdefault(node, []).append(self._emit(kernel.CALL))
             case Array():
                 self._loop(NO_SLOT, lambda: self._skip(node.items))
@@ -292,7 +292,7 @@ class DecoderProgram:
                 self._emit(kernel.SKIP_VARINT)
 
     def _is_nothing(self, node: Node) -> bool:
-        """Whether it takes no bytes. What contains itself is endless instead, and counts so while it is looked at."""
+        """Whether values of a type take no bytes. A record that contains itself counts as taking bytes."""
         if isinstance(node, Record):
             if node not in self._takes_no_bytes:
                 self._takes_no_bytes[node] = False
@@ -321,7 +321,7 @@ class DecoderProgram:
         try:
             self._constant(field.type, field.default, shape)
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
-            # Registries of old kept schemas with defaults that are no values of their types.
+            # Old registries accepted schemas whose defaults are not values of their types.
             del self._code[start:]
             self._fail(f"the default of {field.name}, which was not written, cannot be used")
 
@@ -350,7 +350,7 @@ class DecoderProgram:
                 self._constant_scalar(node, value, shape)
 
     def _constant_of_union(self, node: Union, value: Any, shape: Shape) -> None:
-        """Defaults are of the first branch."""
+        """Emit the default of a union, which is a value of its first branch."""
         first = node.branches[0]
         if first.type == "null":
             self._null(shape)
@@ -422,7 +422,7 @@ def _find_source(writer: Record, field: Field) -> str | None:
 
 
 def _has_default(field: Field) -> bool:
-    """One that does not fit counts as none, as for the serializers."""
+    """Whether a field has a valid default; an invalid one counts as none, as in the serializers."""
     return field.default is not MISSING and is_valid_default(field.type, field.default)
 
 
@@ -438,6 +438,6 @@ def _checked(number: int, highest: int) -> int:
 
 
 def _words(number: int) -> tuple[int, int]:
-    """The low and the high one, signed."""
+    """Return the low and the high word of a number, signed."""
     low, high = number % _WORD, number // _WORD
     return low - _WORD if low >= _WORD // 2 else low, high

@@ -1,4 +1,4 @@
-"""Defaults of Avro's fields as bytes: what a writer writes for a field that it has no column for."""
+"""Encodes defaults of Avro fields: the bytes that are written for a field without a column."""
 
 import struct
 from typing import Any
@@ -11,7 +11,7 @@ _UNUSABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, R
 
 
 def encode_default(field: Field) -> bytes | None:
-    """None if it has none, or one that does not fit its type."""
+    """Return the encoded default; None if the field has none, or one that is not a value of its type."""
     if field.default is MISSING or not is_valid_default(field.type, field.default):
         return None
     try:

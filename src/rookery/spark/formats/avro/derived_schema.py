@@ -1,7 +1,7 @@
-"""The Avro schema that follows from a Spark type, as Spark's `to_avro` derives it, but for two things.
+"""Derives an Avro schema from a Spark type, as Spark's `to_avro` does, with two differences.
 
-What can be null is a union with null first and null as its default, so that columns may be added later; and decimals
-are bytes, which their width does not change.
+A nullable field is a union with null first and null as its default, so that columns can be added later. Decimals are
+bytes, not fixed, so that their precision does not determine the size of the type.
 """
 
 import json
@@ -12,7 +12,7 @@ from pyspark.sql import types as spark
 
 from rookery.spark.formats.errors import FormatError
 
-# Spark's name for the record around all.
+# Spark's name of the outermost record.
 RECORD_NAME: Final = "topLevelRecord"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SCALARS: Final[dict[type[spark.DataType], Any]] = {
@@ -34,7 +34,10 @@ _SCALARS: Final[dict[type[spark.DataType], Any]] = {
 
 
 def derive_schema(kind: spark.DataType) -> str:
-    """Raises FormatError for types that Avro has none for. A null row is no value, so the outermost is never null."""
+    """Return the schema as JSON. Raises FormatError for types that Avro lacks.
+
+    The outermost type is never nullable: a null row becomes a record with a null value.
+    """
     return json.dumps(_derive(kind, RECORD_NAME, "$"))
 
 
@@ -43,7 +46,7 @@ def _derive(kind: spark.DataType, name: str, path: str) -> Any:
         case spark.StructType():
             for field in kind:
                 if _NAME.fullmatch(field.name) is None:
-                    raise FormatError(f"{path}.{field.name} is no name in Avro: rename the column, or give a schema")
+                    raise FormatError(f"{path}.{field.name} is not a valid name in Avro: rename it, or give a schema")
             fields = [_field(each, f"{name}.{each.name}", f"{path}.{each.name}") for each in kind]
             namespace, _, simple = name.rpartition(".")
             return {"type": "record", "name": simple, "namespace": namespace, "fields": fields}
@@ -56,7 +59,7 @@ def _derive(kind: spark.DataType, name: str, path: str) -> Any:
     for each, schema in _SCALARS.items():
         if isinstance(kind, each):
             return schema
-    raise FormatError(f"{path} is of type {kind.simpleString()}, which Avro has none for")
+    raise FormatError(f"{path} is of type {kind.simpleString()}, which Avro lacks")
 
 
 def _field(field: spark.StructField, name: str, path: str) -> dict[str, Any]:

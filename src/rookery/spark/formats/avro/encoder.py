@@ -1,4 +1,4 @@
-"""Avro out of columns, in the registry's wire format."""
+"""Encodes columns as Avro in the registry's wire format."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _UUID: Final = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 _SIZE_MAX: Final = 2**31 - 1
 _INTEGERS: Final = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-# What pyarrow calls the keys and the values of maps.
+# pyarrow's names of the keys and the values of maps.
 _OF_MAPS: Final[dict[int | str, str]] = {"keys": "keys", "values": "items"}
 
 
@@ -75,7 +75,7 @@ class AvroEncoder(ColumnEncoder):
         if size > capacity:
             out, ends, size = self._run(column_slots, valid, size + 64)
         if size > _SIZE_MAX:
-            raise FormatError("the values of this batch have more than 2 GB: write fewer rows at a time")
+            raise FormatError("the values of this batch have more than 2 GB: write fewer rows per batch")
         self._bytes_per_row = 1.1 * size / max(len(column), 1) + 16
         validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [validity, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[:size])]
@@ -104,7 +104,7 @@ class AvroEncoder(ColumnEncoder):
 
 
 class _ColumnSlots:
-    """The slots of a column, and what has to live as long as their addresses."""
+    """The slots of a column, and references to the arrays whose addresses are in the slots."""
 
     def __init__(self, program: EncoderProgram, column: Array) -> None:
         self.slots = np.zeros((program.slot_count, kernel.SLOT_COLUMNS), np.int64)
@@ -113,12 +113,12 @@ class _ColumnSlots:
 
     def _gather(self, part: Part, array: Array) -> None:
         if array.offset:
-            # Parts of sliced arrays are not sliced.
+            # The children of a sliced array are not sliced; a copy has aligned children.
             array = pa.concat_arrays([array])
         if array.null_count:
             self._put(part, kernel.FLAGS, valid_of(array).astype(np.uint8))
         if isinstance(part.kind, spark.StructType):
-            # What is inside of a null struct is nobody's value.
+            # flatten() makes the fields of a null struct null: their stored values are undefined.
             fields = array.flatten()
             for step, child in part.children:
                 self._gather(child, fields[int(step)])
@@ -148,14 +148,14 @@ class _ColumnSlots:
 
 
 def _numbers(buffer: Any, kind: Any, count: int) -> Any:
-    """As 64-bit integers."""
+    """Return a buffer as 64-bit integers."""
     if buffer is None:
         return np.zeros(count, np.int64)
     return np.frombuffer(buffer, kind, count).astype(np.int64)
 
 
 def _values(part: Part, array: Array) -> Any:
-    """Numbers as the kernel writes them: floats by their bits."""
+    """Return the numbers in the form that the kernel writes: floats by their bits."""
     count, target = len(array), part.node.type if part.node is not None else ""
     match part.kind:
         case spark.BooleanType():
@@ -175,11 +175,11 @@ def _symbols(part: Part, node: Enum, array: Array) -> Any:
     unknown = pc.and_(array.is_valid(), indexes.is_null())
     if pc.any(unknown).as_py():
         symbol = array.filter(unknown)[0].as_py()
-        raise FormatError(f"{part.path}: {symbol!r} is no symbol of the enum {node.full_name}")
+        raise FormatError(f"{part.path}: {symbol!r} is not a symbol of the enum {node.full_name}")
     return indexes.fill_null(0).to_numpy().astype(np.int64)
 
 
 def _check_uuids(part: Part, array: Array) -> None:
     matches = pc.match_substring_regex(array, _UUID)
     if pc.any(pc.invert(matches)).as_py():
-        raise FormatError(f"{part.path}: {array.filter(pc.invert(matches))[0].as_py()!r} is no UUID")
+        raise FormatError(f"{part.path}: {array.filter(pc.invert(matches))[0].as_py()!r} is not a UUID")

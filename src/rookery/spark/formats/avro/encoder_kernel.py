@@ -1,10 +1,10 @@
-"""The loop that runs a program of `encoder_program` over the rows of a column, as machine code by numba.
+"""The loop that runs a program of `encoder_program` over the rows of a column, compiled to machine code by numba.
 
 A slot is a column, or a part of one: the address of its numbers (offsets, for texts and lists), of its flags (0 if none
-is null) and of its texts. The program follows the schema; `index` is the value of the slots that it is at, the row to
-begin with and an item inside of lists. Where there is no room for the output nothing is written but counting goes on.
+is null) and of its texts. The program follows the schema; `index` is the position in the slots: the row at first, and
+an item inside of lists. When the output buffer is full, nothing more is written but counting continues.
 
-Columns are Arrow's and ours: what is in them is trusted, but for nulls and sizes that the schema does not allow.
+The input comes from Arrow and is trusted, except for nulls and sizes that the schema does not allow.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ from rookery.records.kernels import (
 
 # Values.
 LONG, SCALED, BOOLEAN, FLOAT, DOUBLE, SPAN, REST, FIXED, DECIMAL = range(9)
-# What stands in the program: the choice of a union, a default.
+# Bytes that the program contains: the branch of a union, a default.
 CONSTANT = 9
-# The way through the program.
+# Control flow.
 REQUIRED, IF_NULL, JUMP, LIST, NEXT, FAIL, END = range(10, 17)
 _LAST_VALUE = CONSTANT
 
@@ -44,7 +44,7 @@ _INSTRUCTION_BYTES = 32
 FAILURES: Final = (
     "",
     "it is null, which the schema does not allow",
-    "it has another size than the schema says",
+    "its size is not that of the schema",
     "it is too large for the schema",
     "none of the union's branches has a value",
 )
@@ -53,12 +53,12 @@ _STACK_SIZE = 512
 _VARINT_SIZE_MAX = 10
 _LONG_MAX = 2**63 - 1
 
-# The addresses of the program, the constants, the slots, the stack and the output, and the room for output.
+# The addresses of the program, the constants, the slots, the stack and the output, and the capacity of the output.
 Machine: TypeAlias = tuple[Address, Address, Address, Address, Address, Int]
 
 
 def put_varint(machine: Machine, position: Int, value: Int) -> Int:
-    """The position behind it."""
+    """Write a varint and return the position after it."""
     if position + _VARINT_SIZE_MAX <= machine[5]:
         return write_varint(machine[4], position, value)
     raw = np.uint64(value << 1) ^ np.uint64(value >> 63)
@@ -76,7 +76,10 @@ def put_bytes(machine: Machine, position: Int, source: Address, size: Int) -> In
 
 
 def put_decimal(machine: Machine, position: Int, source: Address, size: Int) -> tuple[Int, Int]:
-    """A failure, and the position. Big-endian, of this size, or behind a size if that is negative."""
+    """Write a big-endian number; return a failure and the position.
+
+    It has `size` bytes; if `size` is negative, as few bytes as possible, after their number.
+    """
     low, high = load_int64(source), load_int64(source + 8)
     sign = high >> 63
     needed = np.int64(16)
@@ -104,7 +107,7 @@ def put_decimal(machine: Machine, position: Int, source: Address, size: Int) -> 
 def put_value(
     machine: Machine, position: Int, operation: Int, slot: Address, index: Int, first: Int, second: Int
 ) -> tuple[Int, Int]:
-    """A failure, and the position."""
+    """Write a value; return a failure and the position."""
     failure = np.int64(0)
     if operation == CONSTANT:
         return failure, put_bytes(machine, position, machine[1] + first, second)
@@ -115,7 +118,7 @@ def put_value(
     if operation == LONG:
         return failure, put_varint(machine, position, number)
     if operation == SCALED:
-        # Compared before it is multiplied: the compiler takes it that nothing overflows.
+        # Check the range before the multiplication: the compiler assumes that signed numbers do not overflow.
         highest = _LONG_MAX // first
         if number > highest or number < -highest:
             return np.int64(_RANGE), position
@@ -138,7 +141,7 @@ def is_null(slot: Address, index: Int) -> Any:
 
 
 def write(machine: Machine, position: Int, index: Int) -> tuple[Int, Int, Int]:
-    """A row: the failure, the position behind it, and the instruction that failed."""
+    """Write a row. Returns the failure, the position after the row, and the last instruction."""
     program, _, slots, stack, _, _ = machine
     depth, pc, failure = np.int64(0), np.int64(-1), np.int64(0)
     while failure == 0:
@@ -184,7 +187,10 @@ def write(machine: Machine, position: Int, index: Int) -> tuple[Int, Int, Int]:
 def encode_rows(
     program: Any, constants: Any, slots: Any, prefix: Any, valid: Any, out: Any, ends: Any, failed: Any
 ) -> Int:
-    """The size of the output. `ends` gets where rows end, `failed` the row, failure and instruction of what failed."""
+    """Write all rows and return the size of the output.
+
+    `ends` receives the ends of rows, `failed` the row, failure and instruction of the first failure.
+    """
     stack = np.zeros(2 * _STACK_SIZE, np.int64)
     machine = (
         address_of(program),
@@ -208,7 +214,7 @@ def encode_rows(
 
 @cache
 def load_encode_rows() -> Callable[..., int]:
-    """Compile it, or find what was compiled before."""
+    """Compile the kernel, or load it from the cache."""
     use_in_kernels((write_varint, address_of, put_varint, put_bytes, put_decimal, put_value, is_null, write))
     return compile_kernel(
         encode_rows,

@@ -1,8 +1,8 @@
-"""How a column of a Spark type is written with an Avro schema: a program for `encoder_kernel`, and its slots.
+"""Compiles a Spark type and an Avro schema to a program for `encoder_kernel`, with its slots.
 
-What does not fit is told before any row is seen: a column that the schema does not have, a field of the schema without
-column and without default, a type that would lose something. Types are those of docs/spark-formats.md, and integers
-and floats that are narrower than the schema's.
+Mismatches are errors before any row is written: a column that the schema does not have, a field of the schema without
+a column and a default, a type that would lose information. The accepted types are those of docs/spark-formats.md, and
+integers and floats that are narrower than the schema's.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Part:
 
 
 class EncoderProgram:
-    """Raises FormatError if the column does not fit the schema."""
+    """The program of a column. Raises FormatError if the column does not fit the schema."""
 
     def __init__(self, root: Node, kind: spark.DataType) -> None:
         self.code: list[tuple[int, int, int, int]] = []
@@ -88,7 +88,7 @@ class EncoderProgram:
         return len(self.code) - 1
 
     def _patch(self, position: int) -> None:
-        """To here."""
+        """Set the target of the jump at `position` to the next instruction."""
         operation, slot, _, second = self.code[position]
         self.code[position] = (operation, slot, len(self.code), second)
 
@@ -134,7 +134,10 @@ class EncoderProgram:
             self._patch(end)
 
     def _write_members(self, union: Union, part: Part, others: list[int], depth: int) -> list[int]:
-        """Where they jump to the end from. All null is the union's null, if it has one."""
+        """Write the member that is not null; return the jumps to the end.
+
+        If all members are null, the value is the union's null, or fails if the union has none.
+        """
         assert isinstance(part.kind, spark.StructType)
         ends = []
         for number, index in enumerate(others):
@@ -150,7 +153,7 @@ class EncoderProgram:
         return ends
 
     def _value(self, node: Node, part: Part, depth: int = 0) -> None:
-        """Of what is not null."""
+        """Emit the instructions for a value that is not null."""
         if not _accepts(node, part.kind):
             raise self._misfit(node, part)
         match node, part.kind:
@@ -226,7 +229,7 @@ def _has_members(kind: spark.DataType, count: int) -> bool:
 
 
 def _accepts(node: Node, kind: spark.DataType) -> bool:
-    """As far as the outermost type tells."""
+    """Whether `node` can hold values of `kind`, judged by the outermost type."""
     match node:
         case Record():
             return isinstance(kind, spark.StructType)

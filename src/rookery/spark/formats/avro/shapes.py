@@ -1,8 +1,8 @@
-"""Avro schemas as Spark's types, and as the slots that `decoder_kernel` writes to.
+"""Maps Avro schemas to Spark types and to the slots that `decoder_kernel` writes to.
 
 The types are those of Spark's `from_avro`, with every field nullable; docs/spark-formats.md has the table. A shape is
-one node of the type: what it is in Arrow, and the slot that its values are collected in. Structs have a slot only
-where they can be null, and what is always null has none.
+one node of the type: its kind in Arrow, and the slot that collects its values. A struct has a slot only if it can be
+null; the type null has none.
 """
 
 from collections.abc import Mapping
@@ -35,13 +35,13 @@ from rookery.schemas.avro.model import Enum as AvroEnum
 from rookery.spark.formats.errors import FormatError
 
 DECIMAL_DIGITS_MAX: Final = 38
-# Named types that are used often multiply; nobody reads a table of that many columns.
+# Named types that are used several times multiply the shapes. A table with this many columns is not usable anyway.
 _SHAPES_MAX: Final = 5000
 NO_SLOT: Final = -1
 
 
 class Kind(Enum):
-    """How values are collected, and made into an Arrow array."""
+    """How values are collected and converted to an Arrow array."""
 
     NULL = auto()
     BOOLEAN = auto()
@@ -60,8 +60,11 @@ class Kind(Enum):
 
 @dataclass(eq=False)
 class Shape:
-    """`parts` are the fields of a struct, the items of a list, keys and values of a map. `node` is what a record must
-    resolve to; for structs of a union's branches that is the union, with None in `branches` for null."""
+    """A node of the type. `parts` are the fields of a struct, the items of a list, or the keys and values of a map.
+
+    `node` is the reader's schema of the shape. For the struct of a union's branches it is the union, and `branches` has
+    the shape of each branch, None for null.
+    """
 
     kind: Kind
     spark_type: DataType
@@ -73,7 +76,7 @@ class Shape:
     branches: tuple["Shape | None", ...] = ()
 
 
-# Logical types by the type that they stand on; others are read as if they were not there.
+# Logical types by the type that they annotate; others are ignored.
 _LOGICAL: Final[Mapping[tuple[str, str], tuple[Kind, DataType]]] = {
     ("int", "date"): (Kind.NUMBER_32, DateType()),
     ("long", "timestamp-millis"): (Kind.NUMBER_64, TimestampType()),
@@ -94,13 +97,13 @@ _PRIMITIVE: Final[Mapping[str, tuple[Kind, DataType]]] = {
     "fixed": (Kind.BINARY, BinaryType()),
     "string": (Kind.TEXT, StringType()),
 }
-# Unions of two kinds of plain numbers are the larger one.
+# A union of two numeric types without logical types becomes the wider one.
 _MERGED: Final = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 _KEY: Final = Node("string", {})
 
 
 def decimal_of(node: Node) -> DecimalType | None:
-    """None for what is no decimal, or has attributes that Avro says make it none."""
+    """Return the decimal type of a node. None if it is no decimal, or has attributes with which Avro ignores it."""
     if node.properties.get("logicalType") != "decimal" or node.type not in ("bytes", "fixed"):
         return None
     precision, scale = node.properties.get("precision"), node.properties.get("scale", 0)
@@ -110,7 +113,7 @@ def decimal_of(node: Node) -> DecimalType | None:
 
 
 class Shapes:
-    """All shapes of one schema; `root` may be null for each row."""
+    """All shapes of one schema. `root` is nullable."""
 
     def __init__(self, root: Node) -> None:
         self.slot_kinds: list[Kind] = []
@@ -147,7 +150,9 @@ class Shapes:
 
     def _record(self, node: Record, path: str, *, is_nullable: bool) -> Shape:
         if node in self._inside:
-            raise FormatError(f"the record {node.full_name} contains itself (at {path}), which no Spark type can say")
+            raise FormatError(
+                f"the record {node.full_name} contains itself (at {path}): no Spark type can express that"
+            )
         self._inside.append(node)
         slot = self._slot(Kind.STRUCT) if is_nullable else NO_SLOT
         parts = [self._make(each.type, f"{path}.{each.name}", is_nullable=False) for each in node.fields.values()]
@@ -176,7 +181,7 @@ class Shapes:
         decimal = decimal_of(node)
         if decimal is not None:
             if decimal.precision > DECIMAL_DIGITS_MAX:
-                digits = f"{decimal.precision} digits, Spark's have {DECIMAL_DIGITS_MAX}"
+                digits = f"{decimal.precision} digits, Spark's maximum is {DECIMAL_DIGITS_MAX}"
                 raise FormatError(f"the decimal {path or 'of the schema'} has {digits}")
             return Shape(Kind.DECIMAL, decimal, node, is_nullable, self._slot(Kind.DECIMAL))
         if isinstance(node, AvroEnum):
