@@ -22,7 +22,7 @@ from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import Registration
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
-from rookery.node.coordination import Coordination, build_coordination
+from rookery.node.coordinators import Coordinators, build_coordinators
 from rookery.protocol.api import SERVED, ApiKey
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import RequestHeader, encode_request_frame, parse_response_header
@@ -66,7 +66,7 @@ class Broker:
         logs: LogManager,
         quorum: QuorumDriver,
         flusher: Flusher,
-        coordination: Coordination,
+        coordinators: Coordinators,
         controller: Controller,
     ) -> None:
         self.services = services
@@ -75,7 +75,7 @@ class Broker:
         self.connection = ConnectionInfo("127.0.0.1", 50_000, "PLAINTEXT")
         self._quorum = quorum
         self._flusher = flusher
-        self._coordination = coordination
+        self._coordinators = coordinators
         self._controller = controller
 
     def send(self, api_key: int, version: int, **fields: Any) -> Reply | Awaitable[Reply | None] | None:
@@ -133,7 +133,7 @@ class Broker:
         return appended.base_offset
 
     async def close(self) -> None:
-        await self._coordination.close()
+        await self._coordinators.close()
         await self._flusher.wait()
         await self._controller.close()
         await self.services.replicas.checkpoint_high_watermarks()
@@ -173,7 +173,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     metadata.add(
         ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.delete_removed_logs)
     )
-    coordination = build_coordination(
+    coordinators = build_coordinators(
         layers,
         node_id=NODE_ID,
         controller=controller,
@@ -191,7 +191,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
             clean=summary.is_clean,
         )
     )
-    coordination.start(metadata)
+    coordinators.start(metadata)
     services = Services(
         node_id=NODE_ID,
         cluster_id=CLUSTER_ID,
@@ -204,14 +204,14 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
             slots_max=layers.integer("max.incremental.fetch.session.cache.slots"),
             random_id=lambda: random.randrange(1, 2**31),
         ),
-        producer_ids=coordination.producer_ids,
-        groups=coordination.groups,
-        markers=coordination.markers,
-        transactions=coordination.transactions,
+        producer_ids=coordinators.producer_ids,
+        groups=coordinators.groups,
+        markers=coordinators.markers,
+        transactions=coordinators.transactions,
         static_config=config,
         fetch_max_bytes=layers.integer("fetch.max.bytes"),
     )
-    return Broker(services, logs, quorum, flusher, coordination, controller)
+    return Broker(services, logs, quorum, flusher, coordinators, controller)
 
 
 def play(

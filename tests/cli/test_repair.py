@@ -80,7 +80,7 @@ def test_a_batch_that_is_gone_leaves_the_others(sample: Sample, data_dir: Path) 
     assert repair(data_dir, "--execute", "--partition", "orders-0").exit_code == 0
     assert not plan(data_dir)["damaged"]
     seen = observe(data_dir)
-    assert not seen.told
+    assert not seen.reported
     assert seen.records[ORDERS] == [each for each in sample.expected.records[ORDERS] if each[0] != 2]
 
 
@@ -96,18 +96,18 @@ def test_a_batch_that_is_gone_leaves_the_others(sample: Sample, data_dir: Path) 
 )
 def test_a_loss_is_told_exactly_and_accepted(sample: Sample, data_dir: Path, harm: Harm, lost: list[int]) -> None:
     harm.do(data_dir)
-    assert observe(Path(shutil.copytree(data_dir, data_dir.with_name("before")))).told
+    assert observe(Path(shutil.copytree(data_dir, data_dir.with_name("before")))).reported
     problems = plan(data_dir)["logs"][0]["problems"]
-    told = {
+    reported = {
         each
         for item in problems
         if item["lost_offsets"]
         for each in range(item["first_lost_offset"], item["last_lost_offset"] + 1)
     }
-    assert told == set(lost)
+    assert reported == set(lost)
     assert repair(data_dir, "--execute").exit_code == 0
     seen = observe(data_dir)
-    assert not seen.told
+    assert not seen.reported
     assert seen.records[ORDERS] == [each for each in sample.expected.records[ORDERS] if each[0] not in lost]
 
 
@@ -116,7 +116,7 @@ def test_a_directory_that_is_gone_is_accepted(sample: Sample, data_dir: Path) ->
     assert plan(data_dir)["lost_offsets"] == 13
     assert repair(data_dir, "--execute").exit_code == 0
     seen = observe(data_dir)
-    assert not seen.told
+    assert not seen.reported
     assert seen.records[ORDERS] == []
     assert seen.topics == sample.expected.topics
 
@@ -133,9 +133,9 @@ def test_metadata_that_is_lost_names_its_topics_and_keeps_their_records(data_dir
     assert "topic orders" in repair(data_dir).output
     assert repair(data_dir, "--execute").exit_code == 0
     seen = observe(data_dir)
-    assert seen.refusal is None
+    assert seen.startup_error is None
     assert seen.topics == {"single"}
-    assert any("orders-0" in line for line in seen.told)
+    assert any("orders-0" in line for line in seen.reported)
     assert (data_dir / SEGMENT).exists()
 
 
@@ -156,8 +156,8 @@ def test_not_while_a_broker_runs(data_dir: Path) -> None:
     finally:
         lock.release()
     assert result.exit_code == 1
-    assert "a broker runs on" in result.output
+    assert "a broker uses" in result.output
 
 
 def test_other_directories_are_refused(tmp_path: Path) -> None:
-    assert "is no log directory" in repair(tmp_path).output
+    assert "is not a log directory" in repair(tmp_path).output

@@ -1,8 +1,8 @@
-"""Damage done to a node's files, and what the node then serves: for the tests of what a start notices.
+"""Damages a node's files and observes what the node then serves, for tests of the checks at start.
 
-A `Harm` changes one file of a copied data directory. `observe` starts a node on it and tells what came of that:
-everything is served, the start is refused, or parts are told to be missing. Records are read as a consumer reads them,
-with the checksum of each batch.
+A `Harm` changes one file of a copied data directory. `observe` starts a node on it and returns the outcome: everything
+is served, the start fails, or missing parts are reported. Records are read like a consumer reads them, with a check of
+each batch's checksum.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tests.broker.harness import UnsyncedFiles
 from tests.node.test_node import make_node
 from tests.support.logs import captured_logs
 
-# The fields of a batch header and one byte inside each; the last is in the records.
+# The position of one byte in each field of a batch header; the last one is in the records.
 FIELDS = {
     "base offset": 7,
     "length": 11,
@@ -49,13 +49,13 @@ class Harm(NamedTuple):
 
 
 class Observation(NamedTuple):
-    # Why the start was refused, None if the node served.
-    refusal: str | None
+    # Why the start failed, None if the node served.
+    startup_error: str | None
     topics: frozenset[str]
-    # Of the partitions that could be read to their end.
+    # The records of the partitions that could be read to their end.
     records: Records
-    # What was logged as an error, and what readers were told.
-    told: list[str]
+    # The logged errors, and the errors of the reads.
+    reported: list[str]
 
 
 def flip(relative: str, position: int, bits: int = 0x01) -> Harm:
@@ -88,7 +88,7 @@ def remove(relative: str) -> Harm:
 
 
 def harms_of_log(data_dir: Path, relative: str, *, skipped: Collection[str] = ()) -> Iterator[Harm]:
-    """One flip in every field of every batch, every cut at and inside a batch, and the whole file."""
+    """Yield a bit flip in every field of every batch, a cut at and inside every batch, and the removal of the file."""
     data = (data_dir / relative).read_bytes()
     for position, header in iterate_headers(data):
         for field, place in FIELDS.items():
@@ -126,13 +126,13 @@ async def _observe(data_dir: Path) -> Observation:
     with captured_logs() as lines:
         try:
             await node.start()
-        except (StartupError, RookeryError) as refused:
-            return Observation(str(refused), frozenset(), {}, [])
-        records, told = _read_everything(node)
+        except (StartupError, RookeryError) as error:
+            return Observation(str(error), frozenset(), {}, [])
+        records, reported = _read_everything(node)
         topics = frozenset(_image(node).topics)
         await node.stop()
-    told += [str(line) for line in lines if line["log_level"] == "error"]
-    return Observation(None, topics, records, told)
+    reported += [str(line) for line in lines if line["log_level"] == "error"]
+    return Observation(None, topics, records, reported)
 
 
 def _image(node: Node) -> ClusterImage:
@@ -142,23 +142,23 @@ def _image(node: Node) -> ClusterImage:
 def _read_everything(node: Node) -> tuple[Records, list[str]]:
     assert node._replicas is not None
     records: Records = {}
-    told: list[str] = []
+    reported: list[str] = []
     for topic in _image(node).topics.values():
         for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
             replica = node._replicas.find(partition)
             if isinstance(replica, ErrorCode):
-                told.append(f"{partition}: {replica.name}")
+                reported.append(f"{partition}: {replica.name}")
                 continue
             try:
                 records[partition] = list(_read_log(replica))
             except RookeryError as error:
-                told.append(f"{partition}: {error}")
-    return records, told
+                reported.append(f"{partition}: {error}")
+    return records, reported
 
 
 def _read_log(replica: Replica) -> Iterator[tuple[Offset, bytes | None]]:
-    """All committed records of a partition, in small fetches."""
+    """Yield all committed records of a partition, read in small fetches."""
     offset = replica.log.start_offset
     while offset < replica.state.high_watermark:
         found = replica.read(offset, 300)

@@ -1,7 +1,7 @@
-"""What a start notices: every kind of file damaged, cut, emptied and removed, after a clean stop and after a kill.
+"""Detection of damage at start: every kind of file is damaged, cut, emptied and removed, after a clean stop or a kill.
 
-The node serves everything that it served before, or it refuses to start and leaves the files alone, or it says which
-part is missing. It never serves less without a word.
+The node serves everything that it served before, or it fails to start and leaves the files unchanged, or it reports
+which part is missing. It never serves less without reporting it.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
 
 
 class Sample(NamedTuple):
-    """A data directory with topics and records, and what a node serves from it."""
+    """A data directory with topics and records, and the observation of a node that serves it undamaged."""
 
     path: Path
     expected: Observation
 
 
 async def produce_apart(cluster: Cluster, topic: str, *values: bytes) -> None:
-    """Each record in a batch of its own."""
+    """Produce each record in its own batch."""
     async with Producer[bytes, bytes](config(cluster)) as producer:
         for value in values:
             await (await producer.send(topic, value, partition=0))
@@ -50,7 +50,7 @@ async def produce_apart(cluster: Cluster, topic: str, *values: bytes) -> None:
 
 def build(path: Path, *, clean: bool) -> Sample:
     async def scenario() -> None:
-        # Checkpoints as after a minute of work, in the middle of it.
+        # Checkpoints are written in the middle of the work, as the periodic job does every minute.
         node = make_node(path, files=UnsyncedFiles())
         await node.start()
         async with Cluster.at(node.address, timeout_s=60) as cluster:
@@ -63,7 +63,8 @@ def build(path: Path, *, clean: bool) -> Sample:
                 log.flush()
             node._logs.checkpoint()
             await produce_apart(cluster, "orders", b"last")
-            # As every few seconds: it tells how far consumers could read, also beyond the recovery point.
+            # As the periodic job does every few seconds: consumers could read up to the high watermark, which may be
+            # after the recovery point.
             assert node._replicas is not None
             await node._replicas.checkpoint_high_watermarks()
         await node.stop(clean=clean)
@@ -73,8 +74,8 @@ def build(path: Path, *, clean: bool) -> Sample:
     copy = path.with_name(path.name + "-expected")
     shutil.copytree(path, copy)
     expected = observe(copy)
-    assert expected.refusal is None
-    assert not expected.told
+    assert expected.startup_error is None
+    assert not expected.reported
     assert [offset for offset, _ in expected.records[TopicPartition("orders", 0)]] == list(range(13))
     return Sample(path, expected)
 
@@ -85,7 +86,7 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def silent_losses(sample: Sample, harms: Iterator[Harm]) -> list[str]:
-    """What each harm made the node keep quiet about; with what it changed although it refused to start."""
+    """Return the harms after which the node served less without an error, or failed to start but changed files."""
     found = []
     for number, harm in enumerate(harms):
         target = sample.path.with_name(f"{sample.path.name}-{number}")
@@ -93,10 +94,10 @@ def silent_losses(sample: Sample, harms: Iterator[Harm]) -> list[str]:
         harm.do(target)
         before = contents_of(target)
         seen = observe(target)
-        if seen.refusal is not None:
+        if seen.startup_error is not None:
             if contents_of(target) != before:
-                found.append(f"{harm}: refused, but changed files: {seen.refusal}")
-        elif not seen.told and (seen.topics, seen.records) != (sample.expected.topics, sample.expected.records):
+                found.append(f"{harm}: the start failed, but changed files: {seen.startup_error}")
+        elif not seen.reported and (seen.topics, seen.records) != (sample.expected.topics, sample.expected.records):
             found.append(f"{harm}: {seen.topics}, {seen.records}")
         elif any("-stray" in path.name for path in target.iterdir()):
             found.append(f"{harm}: a log was set aside")
@@ -109,7 +110,7 @@ def test_damage_to_the_metadata_log(sample: Sample) -> None:
 
 
 def test_damage_to_a_log(sample: Sample) -> None:
-    """A base offset is not covered by the batch's checksum: a flip there is found by `rookery log repair` only."""
+    """The checksum of a batch does not cover its base offset: only `rookery log repair` finds a flip there."""
 
     def harms() -> Iterator[Harm]:
         for path in sorted((sample.path / "orders-0").glob("*.log")):
@@ -120,7 +121,7 @@ def test_damage_to_a_log(sample: Sample) -> None:
     assert silent_losses(sample, harms()) == []
 
 
-def test_damage_to_the_files_beside_the_logs(sample: Sample) -> None:
+def test_damage_to_the_other_files(sample: Sample) -> None:
     def harms() -> Iterator[Harm]:
         for path in sorted(sample.path.rglob("*")):
             if path.is_file() and path.suffix != ".log" and path.name != ".lock":
@@ -129,20 +130,20 @@ def test_damage_to_the_files_beside_the_logs(sample: Sample) -> None:
     assert silent_losses(sample, harms()) == []
 
 
-def test_the_refusal_names_file_byte_offset_and_what_can_be_done(sample: Sample, tmp_path: Path) -> None:
+def test_the_startup_error_names_file_byte_offset_and_remedies(sample: Sample, tmp_path: Path) -> None:
     target = Path(shutil.copytree(sample.path, tmp_path / "data"))
     flip(METADATA_LOG, 70).do(target)
-    refusal = observe(target).refusal
-    assert refusal is not None
-    assert f"{target / METADATA_LOG}, byte 0, offset 0" in refusal
-    assert "nothing was cut or changed" in refusal
-    assert f"rookery log repair {target}" in refusal
-    assert "restore" in refusal
+    startup_error = observe(target).startup_error
+    assert startup_error is not None
+    assert f"{target / METADATA_LOG}, byte 0, offset 0" in startup_error
+    assert "nothing was cut or changed" in startup_error
+    assert f"rookery log repair {target}" in startup_error
+    assert "restore" in startup_error
 
 
 @pytest.mark.parametrize("harm", [cut(METADATA_LOG, 0), remove(METADATA_LOG), remove("__cluster_metadata-0")], ids=str)
 @pytest.mark.parametrize("is_noted", [True, False])
-def test_a_node_with_partitions_but_no_metadata_log_refuses(
+def test_a_node_with_partitions_but_no_metadata_log_does_not_start(
     sample: Sample, tmp_path: Path, harm: Harm, is_noted: bool
 ) -> None:
     target = Path(shutil.copytree(sample.path, tmp_path / "data"))
@@ -150,16 +151,16 @@ def test_a_node_with_partitions_but_no_metadata_log_refuses(
     if not is_noted:
         remove(COMMITTED_FILE).do(target)
     before = contents_of(target)
-    refusal = observe(target).refusal
-    assert refusal is not None
-    assert "is missing or empty" in refusal
+    startup_error = observe(target).startup_error
+    assert startup_error is not None
+    assert "is missing or empty" in startup_error
     assert contents_of(target) == before
 
 
-def test_a_first_start_that_was_cut_short_is_no_loss(tmp_path: Path) -> None:
-    """The identity is written before the metadata log."""
+def test_a_first_start_that_was_interrupted_is_no_loss(tmp_path: Path) -> None:
+    """The identity is written before the metadata log, so that there may be an identity without a log."""
     first = build(tmp_path / "first", clean=True)
     target = tmp_path / "data"
     target.mkdir()
     shutil.copy(first.path / "meta.properties", target)
-    assert observe(target).refusal is None
+    assert observe(target).startup_error is None

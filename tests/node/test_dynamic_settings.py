@@ -1,4 +1,4 @@
-"""Broker settings that are changed at run time take effect at run time, each of them."""
+"""Each dynamic broker setting takes effect when it is changed at run time."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ async def alter(cluster: Cluster, key: str, value: str | None, resource: ConfigR
 
 
 async def is_admitted(cluster: Cluster) -> bool:
-    """Whether the node answers on a new connection."""
+    """Return whether the node responds on a new connection."""
     address = cluster.settings.bootstrap_servers[0]
     reader, writer = await asyncio.open_connection(address.host, address.port)
     try:
@@ -57,7 +57,7 @@ def test_limits_of_connections(tmp_path: Path, key: str, none: str, some: str, r
         async with running(tmp_path) as cluster:
             assert await is_admitted(cluster)
             for value, expected in ((none, False), (some, True), (none, False), (None, True)):
-                # Over a connection that was there before, and stays.
+                # Sent over an existing connection, which stays open.
                 await alter(cluster, key, value, resource)
                 assert await is_admitted(cluster) is expected
 
@@ -75,7 +75,7 @@ def test_limits_of_connections_hold_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_limits_for_addresses_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+def test_invalid_limits_for_addresses_are_rejected(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as cluster:
             change = ConfigChange("max.connections.per.ip.overrides", ConfigOperation.SET, "127.0.0.1")
@@ -86,7 +86,7 @@ def test_limits_for_addresses_that_make_no_sense_are_refused(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_keys_of_one_listener_without_effect_are_refused(tmp_path: Path) -> None:
+def test_keys_of_one_listener_without_effect_are_rejected(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as cluster:
             for key in ("log.retention.ms", "max.connections.per.ip", "sasl.enabled.mechanisms"):
@@ -97,7 +97,7 @@ def test_keys_of_one_listener_without_effect_are_refused(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_producers_are_forgotten_earlier(tmp_path: Path) -> None:
+def test_producers_expire_earlier(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, "log.retention.check.interval.ms=20") as cluster:
             await create(cluster, "orders")
@@ -126,7 +126,7 @@ def test_the_cleaner_gets_another_buffer(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(task, "OffsetMap", spy)
 
     async def clean(cluster: Cluster) -> int:
-        """The size of the buffer for a log that becomes dirty now."""
+        """Make a log dirty and return the size of the buffer that it is cleaned with."""
         before = len(sizes)
         async with Producer[bytes, bytes](config(cluster)) as producer:
             while len(sizes) == before:
@@ -145,7 +145,7 @@ def test_the_cleaner_gets_another_buffer(tmp_path: Path, monkeypatch: pytest.Mon
             )
             assert await clean(cluster) == 134_217_728
             await alter(cluster, "log.cleaner.dedupe.buffer.size", "2000000")
-            # One that was being cleaned meanwhile still has the other size.
+            # A cleaning that was already running still uses the old size.
             while await clean(cluster) != 2_000_000:
                 pass
 

@@ -37,19 +37,19 @@ def test_the_configured_cluster_id_is_used(tmp_path: Path) -> None:
     assert establish(tmp_path, cluster_id="MkU3OEVBNTcwNTJENDM2Qg").cluster_id == "MkU3OEVBNTcwNTJENDM2Qg"
 
 
-def test_another_node_id_is_refused(tmp_path: Path) -> None:
+def test_another_node_id_is_rejected(tmp_path: Path) -> None:
     establish(tmp_path, node_id=1)
     with pytest.raises(StartupError, match=r"belongs to node.id=1.*Set node.id=1"):
         establish(tmp_path, node_id=2)
 
 
-def test_another_cluster_id_is_refused(tmp_path: Path) -> None:
+def test_another_cluster_id_is_rejected(tmp_path: Path) -> None:
     establish(tmp_path, cluster_id="one")
     with pytest.raises(StartupError, match=r"belongs to the cluster one.*Set cluster.id=one"):
         establish(tmp_path, cluster_id="two")
 
 
-def test_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
+def test_directories_of_two_clusters_are_rejected(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     first.mkdir()
     second.mkdir()
@@ -69,13 +69,13 @@ def test_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
         "cluster.id=x\nnode.id=\u0661\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n",
     ],
 )
-def test_a_damaged_stamp_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_damaged_stamp_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(StartupError, match=r"is damaged"):
         establish(tmp_path)
 
 
-def test_a_held_directory_is_refused_and_the_others_are_let_go(tmp_path: Path) -> None:
+def test_a_locked_directory_is_rejected_and_the_others_are_released(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     held = lock_directories(OsFiles(), [second])
     with pytest.raises(StartupError, match=r"another process holds"):
@@ -84,7 +84,7 @@ def test_a_held_directory_is_refused_and_the_others_are_let_go(tmp_path: Path) -
     release_directories(lock_directories(OsFiles(), [first, second]))
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StartupError, match=r"cannot write to the log directory.*log.dirs"):
         lock_directories(OsFiles(), [tmp_path / "file" / "data"])

@@ -1,4 +1,4 @@
-"""A node inside the test's own process: how it starts, refuses to start, stops and comes back."""
+"""A node in the test's process: successful and failing starts, stops and restarts."""
 
 import asyncio
 import errno
@@ -54,7 +54,7 @@ async def create(cluster: Cluster, name: str, partitions: int = 1, **configs: st
 
 
 def config(cluster: Cluster, **settings: object) -> dict[str, object]:
-    """For a client of its own of the same node, with `retries=0` and so on."""
+    """Return the configuration of a separate client of the same node; `settings` are, for example, `retries=0`."""
     named = {key.replace("_", "."): value for key, value in settings.items()}
     return {"bootstrap.servers": str(cluster.settings.bootstrap_servers[0]), **named}
 
@@ -111,7 +111,7 @@ def test_an_unclean_stop_begins_a_new_leader_epoch_and_a_clean_one_does_not(tmp_
     asyncio.run(scenario())
 
 
-def test_a_port_in_use_is_refused_and_the_directory_let_go(tmp_path: Path) -> None:
+def test_a_port_in_use_fails_the_start_and_releases_the_directory(tmp_path: Path) -> None:
     async def scenario() -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -125,7 +125,7 @@ def test_a_port_in_use_is_refused_and_the_directory_let_go(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_a_directory_that_is_held_is_refused(tmp_path: Path) -> None:
+def test_a_locked_directory_fails_the_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path):
             with pytest.raises(StartupError, match=r"another process holds"):
@@ -134,7 +134,7 @@ def test_a_directory_that_is_held_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_metadata_log_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+def test_a_metadata_log_with_unknown_records_fails_the_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as cluster:
             await create(cluster, "t")
@@ -147,7 +147,7 @@ def test_a_metadata_log_that_is_not_ours_is_refused(tmp_path: Path) -> None:
 
 
 class SlowFiles(OsFiles):
-    """Logs are opened only while the gate is open."""
+    """Opening a log waits until the gate is open."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -160,7 +160,7 @@ class SlowFiles(OsFiles):
         return super().list_directory(path)
 
 
-def test_a_start_that_is_no_longer_wanted_ends_with_the_log_at_hand(tmp_path: Path) -> None:
+def test_a_cancelled_start_ends_after_the_current_log(tmp_path: Path) -> None:
     async def scenario() -> None:
         files = SlowFiles()
         files.gate.set()
@@ -175,7 +175,7 @@ def test_a_start_that_is_no_longer_wanted_ends_with_the_log_at_hand(tmp_path: Pa
             await asyncio.sleep(0.01)
         starting.cancel()
         await asyncio.sleep(0.05)
-        assert not starting.done(), "the directory would be let go while a thread works in it"
+        assert not starting.done(), "the directory would be released while a thread works in it"
         files.gate.set()
         with pytest.raises(asyncio.CancelledError):
             await starting
@@ -229,7 +229,7 @@ def test_two_thousand_partitions_start_and_serve(tmp_path: Path) -> None:
 
 
 class FullDisk(OsFiles):
-    """Writes into one directory fail as on a full disk, once told so."""
+    """Writes to one directory fail as on a full disk, once the test has set it."""
 
     def __init__(self) -> None:
         self.full: Path | None = None
@@ -267,7 +267,7 @@ def test_a_full_disk_takes_its_directory_offline_and_the_rest_serves(tmp_path: P
             directories = await Admin.over(cluster).describe_log_dirs([1])
             codes = {Path(item.path): item.error for item in directories}
             assert codes == {healthy: ErrorCode.NONE, failing: ErrorCode.KAFKA_STORAGE_ERROR}
-        # With room again, a restart brings everything back that was acknowledged.
+        # With free space again, a restart serves every acknowledged record.
         disk.full = None
         async with running(tmp_path, f"log.dirs={healthy},{failing}", files=disk) as cluster:
             assert await offset_at(cluster, TopicPartition("t", on_failing), LATEST) == 1
@@ -276,7 +276,7 @@ def test_a_full_disk_takes_its_directory_offline_and_the_rest_serves(tmp_path: P
 
 
 class FailingMetadata(OsFiles):
-    """Nothing can be written beside the metadata log, once told so."""
+    """The files next to the metadata log cannot be written, once the test has switched that on."""
 
     def __init__(self) -> None:
         self.fails = False
@@ -287,7 +287,7 @@ class FailingMetadata(OsFiles):
         super().write_file(path, data)
 
 
-def test_a_metadata_disk_that_fails_during_the_stop_keeps_nobody_else_from_stopping(tmp_path: Path) -> None:
+def test_a_metadata_disk_that_fails_during_the_stop_does_not_hinder_other_components(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FailingMetadata()
         settings = (f"log.dirs={tmp_path / 'data'}", f"metadata.log.dir={tmp_path / 'metadata'}")
@@ -318,7 +318,7 @@ def test_retention_runs_by_itself(tmp_path: Path) -> None:
 
 
 class WatchedFiles(OsFiles):
-    """Tells which threads removed segments: a gigabyte takes long, and the event loop must not wait for it."""
+    """Records which threads removed segments: a gigabyte takes long, and the event loop must not wait for it."""
 
     def __init__(self) -> None:
         self.removers: set[bool] = set()
@@ -330,7 +330,7 @@ class WatchedFiles(OsFiles):
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_segments_are_removed_beside_the_event_loop(tmp_path: Path, policy: str) -> None:
+def test_segments_are_removed_outside_of_the_event_loop(tmp_path: Path, policy: str) -> None:
     async def scenario() -> None:
         files = WatchedFiles()
         settings = ("log.retention.check.interval.ms=20", "log.cleaner.backoff.ms=20")
@@ -372,7 +372,7 @@ def test_the_cleaner_runs_by_itself_and_its_settings_can_be_changed(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_flush_ms_is_honoured(tmp_path: Path) -> None:
+def test_flush_ms_takes_effect(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = ("log.flush.scheduler.interval.ms=10", "log.flush.offset.checkpoint.interval.ms=10")
         async with running(tmp_path, *settings) as cluster:

@@ -1,4 +1,4 @@
-"""What a node writes is closed to the other users of the machine, however generous the umask."""
+"""Other users of the machine have no access to a node's files, whatever the umask."""
 
 import asyncio
 import os
@@ -16,18 +16,18 @@ from tests.node.test_node import config, create, make_node, running
 
 
 @pytest.fixture(autouse=True)
-def generous_umask() -> Iterator[None]:
+def permissive_umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
 
 
 def open_to_others(path: Path) -> list[str]:
-    """The files and directories that other users may read, write or enter."""
+    """Return the files and directories that other users may read, write or enter."""
     found = []
     for directory, _, names in os.walk(path):
         for child in [Path(directory), *(Path(directory, name) for name in names)]:
-            # A running node replaces and removes files under this walk.
+            # The running node replaces and removes files during the walk.
             with suppress(FileNotFoundError):
                 if child.stat().st_mode & 0o077:
                     found.append(f"{child} {child.stat().st_mode:o}")
@@ -35,7 +35,7 @@ def open_to_others(path: Path) -> list[str]:
 
 
 async def produce_generations(bootstrap: dict[str, object]) -> None:
-    """Aborted and committed transactions over several segments, in which later records replace earlier ones."""
+    """Write aborted and committed transactions over several segments, with new values for the same keys."""
     async with Producer[bytes, bytes](bootstrap | {"transactional.id": "writer"}) as producer:
         await producer.init_transactions()
         for number in range(12):
@@ -49,7 +49,7 @@ async def produce_generations(bootstrap: dict[str, object]) -> None:
 
 
 async def consume_one(bootstrap: dict[str, object]) -> None:
-    """A group's commit writes to the offsets topic."""
+    """Consume with a group, whose commit writes to the offsets topic."""
     settings = bootstrap | {"group.id": "readers", "auto.offset.reset": "earliest"}
     async with Consumer[bytes, bytes](settings) as consumer:
         consumer.assign([TopicPartition("kept", 0)])
@@ -98,7 +98,7 @@ def test_files_and_directories_are_closed_to_other_users(tmp_path: Path) -> None
     assert {"leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "quorum-state", ".lock"} <= kinds
 
 
-def test_what_exists_keeps_its_mode(tmp_path: Path) -> None:
+def test_existing_files_keep_their_mode(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
 
     async def start_and_stop() -> None:

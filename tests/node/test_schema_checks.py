@@ -1,4 +1,4 @@
-"""A node that checks produced records against the registry's log, which the tests write as a registry would."""
+"""A node checks produced records against the registry's log, which the tests write as a registry does."""
 
 import asyncio
 import subprocess
@@ -32,20 +32,20 @@ ORDER = '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"b
 
 
 def set_limit(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
-    """How long the schemas may take to be read."""
+    """Set how long the reading of the schemas may take."""
     for module in (schema_checks, registered_schemas):
         monkeypatch.setattr(module, "CATCH_UP_SECONDS_MAX", seconds)
 
 
 @pytest.fixture(autouse=True)
 def _long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is tried again, and the machine may be busy."""
+    """Allow a long wait: no request here is retried, and the machine may be busy."""
     set_limit(monkeypatch, 30)
 
 
 @asynccontextmanager
 async def running(data_dir: Path, *settings: str) -> AsyncIterator[str]:
-    """The node's address."""
+    """Run a node and yield its address."""
     loaded = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *settings])
     node = Node(loaded, files=OsFiles(), clock=SystemClock(), random=Random(1))
     await node.start()
@@ -68,7 +68,7 @@ async def create_checked(address: str, **configs: str) -> None:
 
 
 def entry(subject: str, version: int, schema_id: int, text: str = '"string"', **more: Any) -> tuple[bytes, bytes]:
-    """A record of the registry's log."""
+    """Return a record of the registry's log."""
     key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
     value = {"subject": subject, "version": version, "id": schema_id, "schema": text, "deleted": False} | more
     return msgspec.json.encode(key), msgspec.json.encode(value)
@@ -85,7 +85,7 @@ def framed(schema_id: int, text: bytes = b"") -> bytes:
 
 
 async def produce(address: str, schema_id: int) -> ErrorCode:
-    """What becomes of a record with this schema id, without retries."""
+    """Produce a record with this schema id, without retries, and return the error code."""
     config = {"bootstrap.servers": address, "retries": 0, "enable.idempotence": False}
     async with Producer[bytes, bytes](config) as producer:
         try:
@@ -120,7 +120,7 @@ def test_deleted_versions_and_other_contexts(tmp_path: Path) -> None:
             assert await produce(address, 1) is ErrorCode.NONE
             assert [await produce(address, schema_id) for schema_id in (2, 3)] == [ErrorCode.INVALID_RECORD] * 2
             await register(address, entry("orders-value", 1, 1, deleted=True))
-            # Deletions take effect when they are read, and that is when something unknown comes.
+            # A deletion takes effect when it is read, and that happens when an unknown id is produced.
             await produce(address, 9)
             assert await produce(address, 1) is ErrorCode.INVALID_RECORD
 
@@ -192,8 +192,8 @@ def test_subjects_by_record_name(tmp_path: Path, strategy: str, subject: str) ->
     asyncio.run(main())
 
 
-def test_names_are_found_out_in_a_thread_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parsing a large schema would hold up the broker's event loop. A batch may have several new ids."""
+def test_record_names_are_found_in_a_thread_and_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing a large schema would block the broker's event loop. A batch may have several new ids."""
     threads: list[threading.Thread] = []
     find = find_record_name
 
@@ -240,7 +240,7 @@ def test_a_log_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_producer_with_requests_in_flight(tmp_path: Path) -> None:
-    """Each new id holds up the batches behind it, which are numbered."""
+    """Each new id delays the batches after it, which must stay in sequence."""
 
     async def main() -> None:
         async with running(tmp_path) as address:
@@ -271,14 +271,14 @@ async def read_all(address: str) -> list[bytes]:
 
 
 class SlowReader:
-    """Stands for the registry's reader: reaches the end when it is let, and counts who asked for it."""
+    """A replacement of the registry's reader: reaches the end when the gate is open, and counts the calls."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.asked = 0
+        self.calls = 0
         self.gate = asyncio.Event()
 
     async def catch_up(self, timeout_s: float) -> None:
-        self.asked += 1
+        self.calls += 1
         await self.gate.wait()
 
     async def stop(self) -> None:
@@ -291,24 +291,24 @@ def make_schemas(monkeypatch: pytest.MonkeyPatch, static: Mapping[str, str]) -> 
     return RegisteredSchemas(static, bootstrap_servers="127.0.0.1:9092"), reader
 
 
-def test_those_who_wait_share_a_reading_that_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_share_a_round_that_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         schemas, reader = make_schemas(monkeypatch, {})
         first = asyncio.ensure_future(schemas.catch_up())
         await asyncio.sleep(0.01)
         others = [asyncio.ensure_future(schemas.catch_up()) for _ in range(5)]
         await asyncio.sleep(0.01)
-        assert reader.asked == 1
+        assert reader.calls == 1
         others[0].cancel()
         reader.gate.set()
         assert await first
         assert await asyncio.gather(*others[1:]) == [True] * 4
-        assert reader.asked == 2
+        assert reader.calls == 2
 
     asyncio.run(main())
 
 
-def test_those_who_wait_hear_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_ends_the_wait_of_all_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         schemas, _ = make_schemas(monkeypatch, {})
         waiting = [asyncio.ensure_future(schemas.catch_up())]
@@ -321,7 +321,7 @@ def test_those_who_wait_hear_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None
     asyncio.run(main())
 
 
-def test_nothing_of_the_registry_is_imported_by_a_node_that_checks_nothing() -> None:
+def test_a_node_without_schema_checks_imports_no_registry_module() -> None:
     code = "import sys, rookery.node.main; print([name for name in sys.modules if name.startswith('rookery.registry')])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""The schema registry in a node's process: switched on by a key, and not there at all without it."""
+"""The schema registry in a node's process: enabled by a key, and not even imported without it."""
 
 import asyncio
 import socket
@@ -84,18 +84,18 @@ def registry_threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == "rookery-registry"]
 
 
-def test_the_broker_answers_while_the_registry_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a request to the registry does to its event loop, the broker's is another one."""
+def test_the_broker_responds_while_the_registry_is_blocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that blocks the registry's event loop does not block the broker's."""
     held, go_on = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
-    def stand_still(*_: object, **__: object) -> list[str]:
+    def block(*_: object, **__: object) -> list[str]:
         threads.append(threading.current_thread())
         held.set()
         assert go_on.wait(60)
         return ["held"]
 
-    monkeypatch.setattr(queries, "list_subjects", stand_still)
+    monkeypatch.setattr(queries, "list_subjects", block)
 
     async def scenario() -> None:
         url = f"http://127.0.0.1:{free_port()}"
@@ -157,7 +157,7 @@ def test_a_registry_that_cannot_start_stops_the_node(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_port_in_use_is_told_before_the_logs_are_opened(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_the_logs_are_opened(tmp_path: Path) -> None:
     async def scenario(port: int) -> None:
         url = f"http://127.0.0.1:{port}"
         await run_once(tmp_path)
@@ -181,7 +181,7 @@ def test_a_registry_that_fails_late_leaves_the_node_cleanly(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_a_mistake_is_told_before_anything_is_opened(tmp_path: Path) -> None:
+def test_an_invalid_setting_is_reported_before_anything_is_opened(tmp_path: Path) -> None:
     node = make_node(tmp_path / "data", "schema.registry.listeners=ftp://h:1")
     with pytest.raises(ConfigError, match=r"schema\.registry\.listeners: expected http"):
         asyncio.run(node.start())
@@ -197,7 +197,7 @@ def test_without_its_libraries_the_start_says_what_to_install(tmp_path: Path) ->
     assert "pip install '.[registry]'" in done.stderr
 
 
-def test_without_the_key_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+def test_without_the_key_no_module_of_the_registry_is_imported(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys
 from pathlib import Path

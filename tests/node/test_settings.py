@@ -1,4 +1,4 @@
-"""Start-up configuration: what is accepted, and the sentence a user gets for what is not."""
+"""The start-up configuration: accepted settings, and the error messages for invalid ones."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def test_short_options_win_over_overrides_and_those_over_the_file(tmp_path: Path
         ("\n\nnum.partitions=many", r"server.properties:3: Invalid value many for configuration num.partitions"),
         ("listeners=127.0.0.1:9092", "expected NAME://host:port"),
         ("listeners=PLAINTEXT://h:99999", "expected NAME://host:port"),
-        ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", "name and an address of its own"),
+        ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", "its own name and address"),
         ("listeners=SSL://h:9092", "uses SSL, but only PLAINTEXT is supported"),
         ("listeners=INSIDE://h:9092", "INSIDE has no security protocol"),
         ("advertised.listeners=OTHER://h:9092", "OTHER is not one of listeners"),
@@ -77,7 +77,7 @@ def test_short_options_win_over_overrides_and_those_over_the_file(tmp_path: Path
         ("authorizer.class.name=org.example.Authorizer", "there is no authorizer"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+def test_errors_name_the_invalid_setting(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         load(text, tmp_path)
 
@@ -102,6 +102,6 @@ def test_the_node_id_is_described_under_both_names(overrides: list[str], node_id
     assert (entries["node.id"], entries["broker.id"]) == (node_id, broker_id)
 
 
-def test_a_wrong_address_is_blamed_on_the_option_that_it_was_given_with() -> None:
+def test_an_error_names_the_option_of_an_invalid_address() -> None:
     with pytest.raises(ConfigError, match=r"--listen: expected HOST:PORT, got 'somewhere:here'"):
         Settings.load(listen="somewhere:here")

@@ -10,7 +10,7 @@ from rookery.base.clock import SystemClock
 from rookery.base.files import OsFiles
 from rookery.cli.errors import CommandError
 from rookery.cli.output import print_json_line
-from rookery.node.repair import Repair, named_partition, plan_repair
+from rookery.node.repair import Repair, parse_partition, plan_repair
 
 _REMEDIES = {
     "mend": "the changed byte is put right, nothing is lost",
@@ -22,7 +22,7 @@ _REMEDIES = {
 
 
 def repair_logs(directories: Sequence[Path], partitions: Sequence[str], *, execute: bool, as_json: bool) -> None:
-    repair = plan_repair(OsFiles(), directories, [named_partition(name) for name in partitions])
+    repair = plan_repair(OsFiles(), directories, [parse_partition(name) for name in partitions])
     try:
         copies = repair.execute(SystemClock().now_ms()) if execute and repair.is_needed else []
         if as_json:

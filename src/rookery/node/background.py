@@ -1,8 +1,8 @@
-"""Work that a node does by itself, again and again: retention, flushes, checkpoints, cleaning.
+"""Runs the periodic jobs of a node: retention, flushes, checkpoints, cleaning.
 
-Each job is a coroutine function that runs to its end before its next pause begins, so that a slow disk makes a job
-rarer, never concurrent with itself. A job that fails is logged and tried again after its pause: the failure of one
-disk has been dealt with below (its directory is offline), and the others still need the job.
+The pause of a job begins when its run has ended: on a slow disk a job runs less often, but never concurrently with
+itself. A failure is logged, and the job runs again after its pause: storage has already taken the failed directory
+offline, and the other directories still need the job.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ logger = structlog.get_logger(__name__)
 
 @value_class
 class Job:
-    """`pause_ms` is asked before each pause, because most intervals can be changed at run time."""
+    """A periodic job. `pause_ms` is called before each pause, because most intervals can change at run time."""
 
     name: str
     pause_ms: Callable[[], int]
     run: Callable[[], Awaitable[None]]
 
 
-# Longer pauses than this are cut, so that an interval that was shortened takes effect soon enough.
+# The longest pause. A change from a very long interval to a shorter one takes effect after at most this time.
 _PAUSE_SECONDS_MAX = 3600.0
 
 
@@ -38,7 +38,7 @@ class Background:
         self._tasks += [asyncio.create_task(self._repeat(job), name=job.name) for job in jobs]
 
     async def stop(self) -> None:
-        """Cancel all jobs and wait until each has let go of what it was doing."""
+        """Cancel all jobs and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

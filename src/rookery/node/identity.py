@@ -1,8 +1,8 @@
-"""Who this node is: the `meta.properties` file in every log directory, and the lock that keeps others out.
+"""The identity of a node: the `meta.properties` file in every log directory, and the lock against other processes.
 
-A directory belongs to one node of one cluster for good. A new directory is stamped at first use; an old one must
-agree with the settings, or the node refuses to start, because serving another node's data under this node's name
-corrupts both.
+A directory permanently belongs to one node of one cluster. The file, called the stamp below, is written at the first
+use of a directory. Later it must agree with the settings, or the start fails: serving the data of another node under
+this node's id would corrupt both.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ class Identity:
 
 
 def lock_directories(files: Files, directories: Sequence[Path]) -> list[DirectoryLock]:
-    """Create the log directories where missing and hold each of them against other processes."""
+    """Create the log directories that are missing, and lock all of them against other processes."""
     locks: list[DirectoryLock] = []
     try:
         for directory in directories:
@@ -54,7 +54,7 @@ def _lock_directory(files: Files, directory: Path) -> DirectoryLock:
     if lock is None:
         raise StartupError(
             f"another process holds the log directory {directory}. "
-            "Stop that process, or give this node a directory of its own with log.dirs or --data-dir."
+            "Stop that process, or give this node its own directory with log.dirs or --data-dir."
         )
     return lock
 
@@ -67,12 +67,12 @@ def establish_identity(
     cluster_id: str | None,
     new_uuid: Callable[[], UUID],
 ) -> Identity:
-    """Check every directory's stamp against the settings, and stamp the new ones. The directories are locked."""
+    """Compare the stamps of all directories with the settings, and stamp new ones. The directories must be locked."""
     stamps = {directory: _read_stamp(files, directory) for directory in directories}
-    known = {directory: stamp for directory, stamp in stamps.items() if stamp is not None}
-    for directory, stamp in known.items():
+    existing = {directory: stamp for directory, stamp in stamps.items() if stamp is not None}
+    for directory, stamp in existing.items():
         _check_stamp(directory, stamp, node_id=node_id, cluster_id=cluster_id)
-    cluster_ids = {stamp["cluster.id"] for stamp in known.values()}
+    cluster_ids = {stamp["cluster.id"] for stamp in existing.values()}
     if len(cluster_ids) > 1:
         raise StartupError(
             f"the log directories belong to different clusters ({', '.join(sorted(cluster_ids))}). "
@@ -80,8 +80,8 @@ def establish_identity(
         )
     chosen_id = cluster_ids.pop() if cluster_ids else cluster_id or encode_uuid(new_uuid())
     directory_ids = {}
-    for directory, known_stamp in stamps.items():
-        stamp = known_stamp or _write_stamp(files, directory, node_id, chosen_id, new_uuid())
+    for directory, existing_stamp in stamps.items():
+        stamp = existing_stamp or _write_stamp(files, directory, node_id, chosen_id, new_uuid())
         directory_ids[directory] = decode_uuid(stamp["directory.id"])
     return Identity(chosen_id, node_id, directory_ids)
 

@@ -1,17 +1,21 @@
-"""From configuration to a listener's limits."""
+"""The limits of a listener, from the configuration."""
 
 from rookery.base.config import BrokerLayers
 from rookery.base.config_broker import parse_connection_limits
 from rookery.net.listener import ListenerSettings
 
-# One for the socket, one for the duplicate that `sendfile` goes by.
+# The socket, and the duplicate of it that `sendfile` uses.
 _DESCRIPTORS_PER_CONNECTION = 2
 
 
 def listener_settings(name: str, layers: BrokerLayers, *, connections_max: int | None = None) -> ListenerSettings:
-    """`connections_max` holds even where `max.connections` allows more, for all listeners or for this one."""
-    own = layers.listener_value(name, "max.connections")
-    limits = [layers.integer("max.connections"), own, connections_max]
+    """Return the settings of a listener.
+
+    The number of connections is limited by the smallest of `max.connections`, the same key for this listener, and
+    `connections_max`.
+    """
+    per_listener = layers.listener_value(name, "max.connections")
+    limits = [layers.integer("max.connections"), per_listener, connections_max]
     return ListenerSettings(
         name=name,
         socket_request_max_bytes=layers.integer("socket.request.max.bytes"),
@@ -27,5 +31,9 @@ def listener_settings(name: str, layers: BrokerLayers, *, connections_max: int |
 
 
 def affordable_connections(descriptor_limit: int, listener_count: int) -> int:
-    """Half of the descriptors is left to files: a disk that cannot open one counts as failed."""
+    """Return how many connections a listener may have, so that half of the file descriptors are left for files.
+
+    Without this limit, many connections could use up the descriptors, and a log directory whose files cannot be opened
+    counts as failed.
+    """
     return descriptor_limit // (2 * _DESCRIPTORS_PER_CONNECTION * listener_count)

@@ -1,7 +1,7 @@
-"""The refusal to start without the metadata that the log directories were written with.
+"""Checks at start that the metadata log of the log directories is not lost.
 
-A node that starts with an empty metadata log is a new, empty cluster: it would serve none of the topics whose records
-lie in its directories, and say nothing. So what shows that there was a metadata log before stops the start.
+A node that starts with an empty metadata log is a new, empty cluster: without an error it would serve none of the
+topics whose records are in its directories. So the start fails if anything shows that there was a metadata log before.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from rookery.storage.names import (
 )
 
 
-def refuse_lost_metadata(files: Files, log_directories: Sequence[Path], metadata_directory: Path) -> None:
-    """StartupError if the metadata log is missing or empty although the directories show that there was one."""
+def check_metadata_exists(files: Files, log_directories: Sequence[Path], metadata_directory: Path) -> None:
+    """Raise StartupError if the metadata log is missing or empty although the directories show that there was one."""
     if has_batches(files, metadata_directory):
         return
     trace = _find_trace(files, log_directories, metadata_directory)
@@ -39,17 +39,20 @@ def refuse_lost_metadata(files: Files, log_directories: Sequence[Path], metadata
         )
 
 
-def explain_damage(damage: Damage, metadata_directory: Path) -> StartupError:
-    """What the operator is told when a committed part of the metadata log cannot be read."""
+def metadata_damage_error(damage: Damage, metadata_directory: Path) -> StartupError:
+    """Return the error for the operator when a committed part of the metadata log cannot be read."""
     return StartupError(
-        f"the metadata log is damaged: {damage}. What is there was committed, so nothing was cut or changed. "
+        f"the metadata log is damaged: {damage}. The damaged part was committed, so nothing was cut or changed. "
         f"`rookery log repair {metadata_directory}` shows what can be saved and what would be lost; "
         f"or restore {damage.path.parent} from a copy."
     )
 
 
 def _find_trace(files: Files, log_directories: Sequence[Path], metadata_directory: Path) -> str | None:
-    """What is only there if a node has served from these directories; all of it is written after the metadata log."""
+    """Return a file or directory that exists only if a node has served from these directories, else None.
+
+    All of them are written after the metadata log.
+    """
     if CommittedOffsetFile(files, metadata_directory).read() > 0:
         return str(metadata_directory / COMMITTED_FILE)
     for directory in log_directories:
@@ -63,13 +66,14 @@ def _is_trace(files: Files, directory: Path, name: str) -> bool:
     if name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
         return True
     if name == CLEAN_SHUTDOWN_FILE:
-        return _names_a_broker_epoch(files, directory / name)
+        return _has_broker_epoch(files, directory / name)
     if name.endswith((DELETED_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX)):
         return True
     return partition_of(name) not in (None, METADATA_PARTITION)
 
 
-def _names_a_broker_epoch(files: Files, marker: Path) -> bool:
+def _has_broker_epoch(files: Files, marker: Path) -> bool:
+    """Return whether the node had been registered when it wrote this file: only then it had a metadata log."""
     try:
         return decode_clean_shutdown(files.read_file(marker)) >= 0
     except CorruptionError:

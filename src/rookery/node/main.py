@@ -1,4 +1,4 @@
-"""A node as a process: event loop, signals, limits of the operating system."""
+"""Runs a node as a process: event loop, signals, limits of the operating system."""
 
 import gc
 import os
@@ -20,17 +20,18 @@ logger = structlog.get_logger(__name__)
 
 
 def run(settings: Settings, *, announce: Callable[[str], None], log_level: str = "info") -> None:
-    """Run a node until SIGTERM or SIGINT. `announce` gets its address when it serves."""
+    """Run a node until SIGTERM or SIGINT. `announce` is called with its address when it serves."""
     configure_logs(os.environ.get("ROOKERY_LOG_LEVEL", log_level))
     descriptor_limit = _raise_file_limit()
-    # The cleaner's thread shares the interpreter with the event loop; shorter turns make requests wait less for it.
+    # The cleaner's thread shares the interpreter lock with the event loop: with a shorter switch interval, requests
+    # wait less for it.
     sys.setswitchinterval(0.0005)
     run_process(_serve(settings, announce, descriptor_limit))
 
 
 async def _serve(settings: Settings, announce: Callable[[str], None], descriptor_limit: int | None) -> None:
     if settings.without_effect:
-        logger.warning("these settings have no effect here", keys=",".join(settings.without_effect))
+        logger.warning("these settings have no effect", keys=",".join(settings.without_effect))
     node = Node(
         settings,
         files=OsFiles(),
@@ -40,24 +41,29 @@ async def _serve(settings: Settings, announce: Callable[[str], None], descriptor
     )
 
     def ready() -> None:
-        _set_apart_what_stays()
+        _freeze_startup_objects()
         announce(node.address)
 
-    # A start makes many objects and little garbage.
+    # The start creates many objects and little garbage: collections would only slow it down.
     gc.disable()
     await serve_until_stopped(node, ready=ready)
 
 
-def _set_apart_what_stays() -> None:
-    """What the start has made lives as long as the node. A full collection of garbage would look through all of it,
-    with 10,000 partitions for 70 ms in which no request is answered: it shall leave that out.
+def _freeze_startup_objects() -> None:
+    """Exclude the objects of the start from garbage collection: they live as long as the node.
+
+    Otherwise each full collection would visit all of them. With 10,000 partitions this takes 70 ms, and no request is
+    served meanwhile.
     """
     gc.freeze()
     gc.enable()
 
 
 def _raise_file_limit() -> int | None:
-    """Segments and connections hold descriptors; the soft limit is often 1,024, the hard one is not. Tells that one."""
+    """Raise the soft limit of open files to the hard limit and return it; None if there is no limit.
+
+    Segments and connections need descriptors, and the soft limit is often only 1,024.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return None if hard == resource.RLIM_INFINITY else hard

@@ -1,11 +1,12 @@
-"""One node, built from its parts: the only place that knows all of them.
+"""One node, composed of all its components. No other module imports all of them.
 
-Everything that is not repeatable comes in from outside (files, clock, randomness, network, the running event loop),
-so that the same node runs as a process, inside a test, and in simulated time.
+Everything that depends on the environment is injected (files, clock, randomness, network, the running event loop), so
+that the same node runs as a process, in a test, and in simulated time.
 
-Order of the start: lock the directories, replay the metadata log, take the ports, the schema registry's too (before the
-work that may take long), open the partitions' logs, register with the controller, serve, start the schema registry. The
-stop goes back the same way; from the registration on it leaves clean directories, also where the start fails.
+Order of the start: lock the directories, replay the metadata log, bind the ports, including those of the schema
+registry (before the steps that may take long), open the partitions' logs, register with the controller, serve, start
+the schema registry. The stop has the reverse order. It leaves clean directories if the node was registered, even when
+the start fails later.
 """
 
 import asyncio
@@ -41,11 +42,11 @@ from rookery.net.connection import Handler
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.network import Network
 from rookery.node.background import Background
-from rookery.node.chores import Chores
-from rookery.node.coordination import Coordination, build_coordination
+from rookery.node.coordinators import Coordinators, build_coordinators
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.listeners import affordable_connections, listener_settings
-from rookery.node.lost_metadata import explain_damage, refuse_lost_metadata
+from rookery.node.lost_metadata import check_metadata_exists, metadata_damage_error
+from rookery.node.maintenance import LogMaintenance
 from rookery.node.schema_checks import SchemasOnDemand
 from rookery.node.schema_registry import SchemaRegistry, check_registry
 from rookery.node.settings import ListenerAddress, Settings
@@ -61,12 +62,12 @@ logger = structlog.get_logger(__name__)
 
 _PLAINTEXT = 0
 
-# Stands between the connections and the dispatcher: makes the handler that connections call from the real one.
+# Wraps the dispatcher's handler: returns the handler that connections call.
 Interceptor: TypeAlias = Callable[[Handler, Services], Handler]
 
 
 class Node:
-    """`await start()`, then `address`; `await stop()` leaves the directories clean and free."""
+    """A broker and controller in one process. `start` serves; `stop` leaves the directories clean and unlocked."""
 
     def __init__(
         self,
@@ -81,8 +82,11 @@ class Node:
         descriptor_limit: int | None = None,
         new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
     ) -> None:
-        """`descriptor_limit` is how many files and sockets the process may have open, None if that is no concern.
-        `new_loop` makes event loops for threads beside the node's own."""
+        """Create a node; `start` opens it.
+
+        `descriptor_limit` is how many files and sockets the process may have open, None if there is no limit.
+        `new_loop` creates event loops for threads other than the node's.
+        """
         self._settings = settings
         self._descriptor_limit = descriptor_limit
         self._new_loop = new_loop
@@ -102,37 +106,42 @@ class Node:
         self._quorum: QuorumDriver | None = None
         self._metadata = MetadataPublisher(self._slices)
         self._controller: Controller | None = None
-        self._coordination: Coordination | None = None
+        self._coordinators: Coordinators | None = None
         self._replicas: ReplicaManager | None = None
         self._registry: SchemaRegistry | None = None
         self._broker_epoch = NO_BROKER_EPOCH
 
     @property
     def address(self) -> str:
-        """Where the first listener's clients connect to."""
+        """The advertised address of the first listener."""
         advertised = self._advertised(*self._listeners[0])
         host = f"[{advertised.host}]" if ":" in advertised.host else advertised.host
         return f"{host}:{advertised.port}"
 
     async def start(self) -> None:
-        """Serve when this returns; StartupError, with everything let go again, if that cannot be."""
+        """Start the node; it serves when this returns. If the start fails, everything is released again.
+
+        Raises StartupError with a text for the operator.
+        """
         try:
             await self._start()
         except StorageError as error:
             await self._stop(clean=False)
-            raise StartupError(f"{error}. Make room or repair the disk, then start again.") from error
+            raise StartupError(f"{error}. Free space or repair the disk, then start again.") from error
         except DamagedLogError as error:
             await self._stop(clean=False)
-            raise explain_damage(error.damage, self._settings.metadata_directory) from error
+            raise metadata_damage_error(error.damage, self._settings.metadata_directory) from error
         except CorruptionError as error:
             await self._stop(clean=False)
             raise StartupError(f"the metadata log cannot be read: {error}. Restore it from a copy.") from error
         except BaseException:
+            # Not clean before the registration: the logs may not be loaded yet. If an earlier stop was unclean and this
+            # one marked them as clean, the next start would open them without recovery, with their torn ends.
             await self._stop(clean=self._broker_epoch != NO_BROKER_EPOCH)
             raise
 
     async def stop(self, *, clean: bool = True) -> None:
-        """`clean=False` leaves the files as a killed process would, so that the next start has to recover them."""
+        """Stop the node. `clean=False` leaves the files as a killed process does: the next start recovers them."""
         await self._stop(clean=clean)
 
     async def _start(self) -> None:
@@ -147,7 +156,7 @@ class Node:
             cluster_id=settings.cluster_id,
             new_uuid=self._new_uuid,
         )
-        refuse_lost_metadata(self._files, settings.log_directories, settings.metadata_directory)
+        check_metadata_exists(self._files, settings.log_directories, settings.metadata_directory)
         metadata = self._metadata
         controller, logs = self._open_metadata()
         services = self._build_services(identity, controller, logs)
@@ -165,14 +174,14 @@ class Node:
             ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.delete_removed_logs)
         )
         await self._register(controller, identity, is_clean=summary.is_clean)
-        # After the registration, which begins new leader epochs if the last stop was not clean: a shard is loaded again
-        # in each epoch.
-        assert self._coordination is not None
-        self._coordination.start(metadata)
+        # After the registration, which begins new leader epochs if the last shutdown was not clean. The coordinators
+        # load a partition again in each epoch, so that before it they would load all of them twice.
+        assert self._coordinators is not None
+        self._coordinators.start(metadata)
         for _, listener in self._listeners:
             await listener.start()
         self._schemas.start(metadata)
-        self._background.start(*Chores(services, logs, executor=self._executor).jobs())
+        self._background.start(*LogMaintenance(services, logs, executor=self._executor).jobs())
         logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
         if self._registry is not None:
             await self._registry.start()
@@ -181,7 +190,7 @@ class Node:
         return broker_layers(image, self._settings.node_id, self._settings.layers.static)
 
     def _configure(self, image: ClusterImage, delta: Delta) -> None:
-        """Pass on settings that were changed at run time, where they are not asked for each time they are needed."""
+        """Pass changed settings to the components that do not read them on each use."""
         if not any(resource.type == ResourceType.BROKER for resource in delta.configs):
             return
         layers = self._layers(image)
@@ -237,11 +246,13 @@ class Node:
             self._executor, lambda: logs.load(lambda topic: configs.get(image.topic_config(topic)))
         )
         try:
-            # Not asyncio.shield: since Python 3.14 it reports a failure after a cancellation, which `gather` takes.
+            # Not asyncio.shield: since Python 3.14 it logs a failure after a cancellation, although `gather` below
+            # retrieves it.
             await asyncio.wait((loading,))
             return loading.result()
         except asyncio.CancelledError:
-            # The directories must not be let go while a thread repairs what is in them.
+            # The directories must stay locked while a thread still recovers logs in them: a second process could open
+            # the same files.
             logs.cancel_load()
             await asyncio.gather(loading, return_exceptions=True)
             raise
@@ -258,7 +269,7 @@ class Node:
             executor=self._executor,
             slices=self._slices,
         )
-        coordination = self._coordination = build_coordination(
+        coordinators = self._coordinators = build_coordinators(
             settings.layers,
             node_id=settings.node_id,
             controller=controller,
@@ -278,10 +289,10 @@ class Node:
             replicas=replicas,
             pending=pending,
             fetch_sessions=FetchSessions(slots_max=slots, random_id=lambda: self._random.randrange(1, 1 << 31)),
-            producer_ids=coordination.producer_ids,
-            groups=coordination.groups,
-            markers=coordination.markers,
-            transactions=coordination.transactions,
+            producer_ids=coordinators.producer_ids,
+            groups=coordinators.groups,
+            markers=coordinators.markers,
+            transactions=coordinators.transactions,
             static_config=settings.layers.static,
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
             inspections=Inspections(SchemaChecks(self._schemas)),
@@ -301,7 +312,11 @@ class Node:
         )
 
     def _advertised(self, address: ListenerAddress, listener: Listener) -> ListenerAddress:
-        """What clients are told: as configured, else where we listen, under this host's name if that is everywhere."""
+        """Return the address of a listener in metadata responses.
+
+        It is the configured one, else the bound address, with this host's name if the listener is bound to all
+        interfaces.
+        """
         advertised = self._settings.advertised.get(address.name)
         if advertised is not None:
             return advertised
@@ -314,8 +329,8 @@ class Node:
         await self._schemas.stop()
         for _, listener in self._listeners:
             await listener.close()
-        if self._coordination is not None:
-            await self._coordination.close()
+        if self._coordinators is not None:
+            await self._coordinators.close()
         await self._background.stop()
         await self._flusher.wait()
         if self._controller is not None:
@@ -336,7 +351,7 @@ class Node:
         try:
             quorum.close()
         except (StorageError, CorruptionError) as error:
-            # The next start recovers it; the other directories can still be left cleanly.
+            # The next start recovers the metadata log. The other directories can still be closed cleanly.
             logger.error("the metadata log was not closed cleanly", error=str(error))
 
     def _new_uuid(self) -> UUID:

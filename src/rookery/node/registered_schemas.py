@@ -1,13 +1,13 @@
-"""The schemas that are registered, read by a node that checks produced records: a fold over the registry's log.
+"""The registered schemas, for a node that checks produced records: a state that is replayed from the registry's log.
 
-The log is read by a client of its own, from wherever the `schema.registry.kafkastore.*` keys say that it is, so it does
-not matter who leads its partition or where the registry runs. The registry of the same process has a fold of its own.
+The log is read with a separate client, from the cluster that the `schema.registry.kafkastore.*` keys name. So the node
+need not lead the log's partition, and the registry may run anywhere. A registry in the same process has its own state.
 
-A record's name takes parsing its schema, and a large one takes seconds: that is done in a thread, as a part of catching
-up, and remembered, because an id never stands for another schema.
+To find a schema's record name the schema must be parsed, and a large one takes seconds. This is done in a thread, as
+part of `catch_up`, and the name is cached, because an id always stands for the same schema.
 
-Soft-deleted versions are not registered: a registry that is asked for the subjects of an id does not name them. A
-subject may be an alias for another one, in another context too, whose ids then count.
+Soft-deleted versions do not count as registered: the registry does not list them among the subjects of an id either. A
+subject may be an alias for another one, also in another context; then the ids of that subject count.
 """
 
 import asyncio
@@ -30,16 +30,19 @@ logger = structlog.get_logger(__name__)
 
 
 class RegisteredSchemas:
-    """Fulfils `broker.schema_checks.KnownSchemas`."""
+    """Implements `broker.schema_checks.KnownSchemas`."""
 
     def __init__(self, static: Mapping[str, str], *, bootstrap_servers: str) -> None:
-        """`static` is what the broker was started with; ConfigError if it does not say where the schemas are."""
+        """Create the reader from the broker's start-up configuration, `static`; `start` begins to read.
+
+        Raises ConfigError if the configuration does not say where the schemas are.
+        """
         settings = RegistrySettings.of_broker(static, bootstrap_servers=bootstrap_servers)
         self._topic = settings.topic
         self._state = State()
-        self._reader = SchemasReader(settings.client_config, settings.topic, self._replay, on_restart=self._forget)
+        self._reader = SchemasReader(settings.client_config, settings.topic, self._replay, on_restart=self._reset)
         self._names: dict[int, str | None] = {}
-        # Ids whose names were asked for and are not known, for the next round.
+        # Ids whose names were requested and are unknown; the next round finds them.
         self._unnamed: set[int] = set()
         self._round: asyncio.Task[bool] | None = None
         self._next_round: asyncio.Task[bool] | None = None
@@ -61,13 +64,17 @@ class RegisteredSchemas:
         return any(version.subject == subject and not version.deleted for version in versions)
 
     def record_name(self, schema_id: int) -> str | None:
-        """None the first time; `catch_up` finds it out."""
+        """Return the record name of a schema; None if it is unknown. The next `catch_up` then finds it."""
         if schema_id not in self._names:
             self._unnamed.add(schema_id)
         return self._names.get(schema_id)
 
     async def catch_up(self) -> bool:
-        """Callers share a reading to the end, but not one that has begun: the newest records may have missed it."""
+        """Read to the end of the log; returns False if that fails.
+
+        Concurrent callers share one round, but never a round that has already begun: it may miss the records that were
+        written before this call, and a schema that was registered just now would count as unknown.
+        """
         if self._next_round is None:
             self._next_round = asyncio.create_task(self._catch_up(self._round))
         joined = self._next_round
@@ -79,7 +86,7 @@ class RegisteredSchemas:
             await asyncio.wait([before])
         self._round, self._next_round = self._next_round, None
         unnamed, self._unnamed = self._unnamed, set()
-        # First those that are known already: there may be nothing more to read.
+        # First the names of schemas that are already read: the log may have nothing new.
         await self._find_names(unnamed)
         try:
             await self._reader.catch_up(CATCH_UP_SECONDS_MAX)
@@ -90,8 +97,9 @@ class RegisteredSchemas:
         return True
 
     async def _find_names(self, schema_ids: set[int]) -> None:
-        """Of those that are registered."""
+        """Find the record names of those ids that are registered."""
         for schema_id in schema_ids:
+            # Taken before the await: if the log is read again from its start meanwhile, the name goes to the old dict.
             names = self._names
             # Every version with this id has the same text.
             value = self._state.any_with_id(DEFAULT_CONTEXT, schema_id)
@@ -101,13 +109,13 @@ class RegisteredSchemas:
                 source = find_source(self._state, value, is_new=False)
                 names[schema_id] = await asyncio.to_thread(find_record_name, source)
             except (RegistryError, InvalidSchemaError, ImportError) as error:
-                logger.warning("cannot tell a schema's record name", schema_id=schema_id, error=str(error))
+                logger.warning("cannot find a schema's record name", schema_id=schema_id, error=str(error))
                 names[schema_id] = None
 
     def _replay(self, key: bytes, value: bytes | None) -> None:
         self._state.replay(key, value)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._state = State()
-        # Another one: a name that is being found out goes to the old one.
+        # A new dict, not `clear()`: a name that a thread is still finding belongs to the old log.
         self._names = {}

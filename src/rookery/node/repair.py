@@ -1,7 +1,7 @@
-"""`rookery log repair`: what is wrong in a node's log directories, what can be saved, and doing it.
+"""`rookery log repair`: finds damage in a node's log directories, plans what can be saved, and carries out the plan.
 
-`plan_repair` only reads. It takes the locks of the directories, so that no broker can start meanwhile; `execute` makes
-the changes and keeps a copy of every file that it changes, and `close` lets the directories go.
+`plan_repair` only reads. It locks the directories, so that no broker can start meanwhile. `execute` makes the changes
+and keeps a copy of every file that it changes. `close` unlocks the directories.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,28 +36,30 @@ REPAIR_SUFFIX = "-repair"
 
 
 class RepairError(RookeryError):
-    """The directories cannot be looked at or repaired; the text is for the operator."""
+    """The directories cannot be read or repaired; the text is for the operator."""
 
 
 class _MetadataRules:
-    """Replays the metadata log as far as it can be read, so that nothing is kept that builds on what is lost."""
+    """Replays the readable batches of the metadata log, and rejects those that depend on lost ones."""
 
     def __init__(self) -> None:
         self.image: ClusterImage = EMPTY_IMAGE
         self.removed: set[TopicId] = set()
 
     def reject(self, batch: bytes) -> str | None:
+        """Return why a batch cannot be kept, None if it can."""
         if read_header(batch).is_control:
             return None
         try:
             records = [decode_record(record.value or b"") for record in decode_records(batch)]
             self.image, _ = self.image.apply(records)
         except (CorruptionError, InvalidBatchError) as error:
-            return f"it builds on what is lost: {error}"
+            return f"it depends on a lost batch: {error}"
         self.removed.update(record.topic_id for record in records if isinstance(record, RemoveTopicRecord))
         return None
 
     def fill(self, offset: Offset, end_offset: Offset, leader_epoch: LeaderEpoch) -> bytes:
+        """Return a batch of no-op records for lost offsets: the metadata log must not have gaps."""
         value = encode_record(NoOpRecord())
         records = [Record(each, 0, None, value) for each in range(offset, end_offset)]
         return bytes(build_batch(records, base_offset=offset, leader_epoch=leader_epoch))
@@ -65,7 +67,7 @@ class _MetadataRules:
 
 @value_class
 class LogRepair:
-    """One log that has problems, and what becomes of it."""
+    """A log with problems, and the plan for it."""
 
     log_directory: Path
     partition: TopicPartition
@@ -96,14 +98,14 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
 
 
 class Repair:
-    """What was found in log directories; made by `plan_repair`."""
+    """The damage in log directories and the plan to repair it; created by `plan_repair`."""
 
     def __init__(self, files: Files, log_directories: Sequence[Path], locks: Sequence[DirectoryLock]) -> None:
         self._files = files
         self._log_directories = log_directories
         self._locks = locks
         self.logs: list[LogRepair] = []
-        # Topics with partition directories that the metadata log, as far as it can be read, does not know.
+        # Topics that have partition directories but are not in the readable part of the metadata log.
         self.unknown_topics: list[str] = []
 
     @property
@@ -111,6 +113,7 @@ class Repair:
         return any(log.plan.is_damaged for log in self.logs)
 
     def survey(self, only: Iterable[TopicPartition] = ()) -> None:
+        """Find the damage in the metadata log and in the partitions of `only`, or in all if it is empty."""
         wanted = frozenset(only)
         on_disk: dict[str, TopicId | None] = {}
         rules: _MetadataRules | None = None
@@ -127,7 +130,9 @@ class Repair:
                     is_missing = partition not in found
                     self._plan_partition(log_directory, partition, manifest, points, is_missing=is_missing)
         if rules is not None:
-            self.unknown_topics = sorted(name for name, topic_id in on_disk.items() if not _is_known(rules, topic_id))
+            self.unknown_topics = sorted(
+                name for name, topic_id in on_disk.items() if not _is_in_metadata(rules, topic_id)
+            )
 
     def _partitions_in(self, log_directory: Path) -> set[TopicPartition]:
         names = self._files.list_directory(log_directory)
@@ -163,7 +168,7 @@ class Repair:
             self.logs.append(LogRepair(log_directory, partition, plan, is_missing))
 
     def execute(self, now_ms: TimestampMs) -> list[Path]:
-        """Make the changes; returns the directories with the files as they were."""
+        """Make the changes; returns the directories with the copies of the changed files."""
         if any(log.partition == METADATA_PARTITION and not log.plan.end_offset for log in self.logs):
             raise RepairError("nothing of the metadata log can be read: restore it from a copy. Nothing was changed.")
         kept = []
@@ -177,7 +182,11 @@ class Repair:
         return kept
 
     def _accept(self, log_directory: Path, damaged: Sequence[LogRepair], copies: Path) -> None:
-        """The logs first: until the checkpoints agree, a start refuses them as before."""
+        """Repair the logs, then the checkpoint files.
+
+        If the repair is interrupted, the next start still reports damage, because the checkpoints do not agree with the
+        logs yet. In the reverse order, it could leave damage that a start does not notice.
+        """
         manifest, points = _read(self._files, log_directory)
         high_watermarks = _read_offsets(self._files, log_directory / HIGH_WATERMARK_FILE)
         for name in (MANIFEST_FILE, RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, COMMITTED_FILE):
@@ -201,16 +210,16 @@ class Repair:
 
 
 def plan_repair(files: Files, log_directories: Sequence[Path], only: Iterable[TopicPartition] = ()) -> Repair:
-    """Look for damage in the log directories of one node; RepairError if a broker runs on one of them."""
+    """Find the damage in the log directories of one node; raises RepairError if a broker uses one of them."""
     locks: list[DirectoryLock] = []
     repair = Repair(files, log_directories, locks)
     try:
         for directory in log_directories:
             if not files.exists(directory / META_FILE):
-                raise RepairError(f"{directory} is no log directory: it has no {META_FILE}")
+                raise RepairError(f"{directory} is not a log directory: it has no {META_FILE}")
             lock = files.lock_directory(directory)
             if lock is None:
-                raise RepairError(f"a broker runs on {directory}: stop it first")
+                raise RepairError(f"a broker uses {directory}: stop it first")
             locks.append(lock)
         repair.survey(only)
     except BaseException:
@@ -219,16 +228,16 @@ def plan_repair(files: Files, log_directories: Sequence[Path], only: Iterable[To
     return repair
 
 
-def named_partition(name: str) -> TopicPartition:
-    """The partition that a directory's name means, as in orders-0."""
+def parse_partition(name: str) -> TopicPartition:
+    """Return the partition with this directory name, such as orders-0; raises RepairError if it is not one."""
     partition = partition_of(name)
     if partition is None:
-        raise RepairError(f"{name} is no partition: name it like its directory, as in orders-0")
+        raise RepairError(f"{name} is not a partition: give the name of its directory, such as orders-0")
     return partition
 
 
 def _read(files: Files, log_directory: Path) -> tuple[dict[TopicPartition, ListedLog], dict[TopicPartition, Offset]]:
-    """The manifest and the recovery points; nothing of a file that cannot be read, as a start does it."""
+    """Return the manifest and the recovery points. As at the start of a node, an unreadable file counts as empty."""
     manifest: dict[TopicPartition, ListedLog] = {}
     with suppress(CorruptionError):
         manifest = read_manifest(files, log_directory)
@@ -249,5 +258,5 @@ def _topic_id(files: Files, directory: Path) -> TopicId | None:
         return None
 
 
-def _is_known(rules: _MetadataRules, topic_id: TopicId | None) -> bool:
+def _is_in_metadata(rules: _MetadataRules, topic_id: TopicId | None) -> bool:
     return topic_id is None or topic_id in rules.image.topic_names or topic_id in rules.removed

@@ -1,7 +1,7 @@
-"""When a node begins to read the registered schemas: as soon as the cluster has a topic that asks for checks.
+"""Starts to read the registered schemas as soon as the cluster has a topic with schema validation.
 
-Until then nothing is read, and nothing of the registry is imported. From then on the reading stays: it costs little,
-and the next topic that asks need not wait for it.
+Until then nothing is read, and no module of the registry is imported. Once started, the reader keeps running, even if
+no topic needs it any more: it costs little, and the next topic with schema validation need not wait for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,22 +25,23 @@ logger = structlog.get_logger(__name__)
 
 
 class SchemasOnDemand:
-    """Fulfils `broker.schema_checks.KnownSchemas`. `address` is where a client reaches this node, once it serves."""
+    """Implements `broker.schema_checks.KnownSchemas`. `address` returns this node's address once it serves."""
 
     def __init__(self, static: Mapping[str, str], *, address: Callable[[], str]) -> None:
         self._static = static
         self._address = address
         self._known: KnownSchemas = NoSchemas()
         self._registered: RegisteredSchemas | None = None
-        self._is_settled = False
+        # True when the reader was started, could not be created, or must not be started any more.
+        self._is_decided = False
 
     def start(self, metadata: MetadataPublisher) -> None:
-        """Follow the image from now on; the node must serve."""
-        self._look_at(metadata.image, metadata.image.topics)
+        """Start to follow the image. The node must already serve, because the reader may connect to it."""
+        self._check_topics(metadata.image, metadata.image.topics)
         metadata.add(ImageListener("schema checks", self._apply))
 
     async def stop(self) -> None:
-        self._is_settled = True
+        self._is_decided = True
         self._known = NoSchemas()
         if self._registered is not None:
             await self._registered.stop()
@@ -57,26 +58,27 @@ class SchemasOnDemand:
     def _apply(self, image: ClusterImage, delta: Delta) -> None:
         created = [topic.name for topic in delta.created]
         configured = [resource.name for resource in delta.configs if resource.type == ResourceType.TOPIC]
-        self._look_at(image, created + configured)
+        self._check_topics(image, created + configured)
 
-    def _look_at(self, image: ClusterImage, topics: Iterable[TopicName]) -> None:
-        if self._is_settled:
+    def _check_topics(self, image: ClusterImage, topics: Iterable[TopicName]) -> None:
+        """Start the reader if one of the topics has schema validation."""
+        if self._is_decided:
             return
-        # A topic cannot get the checks from its broker's configs.
+        # The broker has no defaults for schema validation, so the topic's own configs are enough.
         configs = LogConfigs(BrokerLayers())
         if any(configs.get(image.topic_config(topic)).schema_rules is not None for topic in topics):
-            self._is_settled = True
-            self._begin()
+            self._is_decided = True
+            self._start_reader()
 
-    def _begin(self) -> None:
-        # Most brokers never need it.
+    def _start_reader(self) -> None:
+        # Imported here because most brokers never need it.
         from rookery.node.registered_schemas import RegisteredSchemas
 
         try:
             registered = RegisteredSchemas(self._static, bootstrap_servers=self._address())
         except ConfigError as error:
             logger.error(
-                "schema ids cannot be checked, and records of topics that ask for it are refused", error=str(error)
+                "schema ids cannot be checked: records of topics with schema validation are rejected", error=str(error)
             )
             return
         registered.start()

@@ -1,9 +1,9 @@
-"""The schema registry in a broker's process, where `schema.registry.listeners` switches it on.
+"""The schema registry in a broker's process, enabled by `schema.registry.listeners`.
 
-It runs on an event loop in a thread of its own: what its clients ask for, parsing of large schemas above all, must not
-hold up the broker's loop. The two share nothing but the interpreter; the registry reaches the broker as any client.
+It runs on its own event loop in its own thread, because its requests, above all the parsing of large schemas, must not
+block the broker's loop. The two share only the interpreter; the registry connects to the broker like any client.
 
-Nothing of the registry is imported before it is switched on: it needs libraries that a broker does not.
+No module of the registry is imported unless it is enabled: it needs libraries that a broker does not.
 """
 
 import asyncio
@@ -20,34 +20,37 @@ from rookery.node.settings import Settings
 if TYPE_CHECKING:
     from rookery.registry.node import RegistryNode
 
-# Not known before the listeners have their ports; for a look at the other keys any address does.
+# The broker's address is not known before the listeners are bound; to check the other keys, any address will do.
 _ANY_BROKER = "127.0.0.1:9092"
 
 
 def check_registry(settings: Settings) -> None:
-    """Before anything is opened: ConfigError, or StartupError if the registry's libraries are not there."""
+    """Check the registry's settings before anything is opened.
+
+    Raises ConfigError if a setting is invalid, and StartupError if the registry's libraries are not installed.
+    """
     if settings.has_registry:
-        _make(settings, _ANY_BROKER)
+        _create(settings, _ANY_BROKER)
 
 
 class SchemaRegistry:
-    """Of one node; its schemas are kept by the broker at `address`. `new_loop` makes the loop of its thread."""
+    """The registry of one node. It stores its schemas in the broker at `address`; `new_loop` creates its event loop."""
 
     def __init__(self, settings: Settings, address: str, *, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-        self._node = _make(settings, address)
+        self._node = _create(settings, address)
         self._new_loop = new_loop
         self._thread: LoopThread | None = None
         self._starting: asyncio.Task[Any] | None = None
 
     def bind(self) -> None:
-        """Take its ports. StartupError, in terms of the broker's keys, if one of them cannot be had."""
-        with _told_in_broker_terms():
+        """Bind its ports. Raises StartupError, with the names of the broker's keys, if a port cannot be bound."""
+        with _broker_key_names():
             self._node.bind()
 
     async def start(self) -> None:
-        """Serve; the broker does already."""
+        """Serve. The broker must already serve."""
         self._thread = LoopThread("rookery-registry", self._new_loop)
-        with _told_in_broker_terms():
+        with _broker_key_names():
             await self._on_its_loop(self._start())
 
     async def stop(self, *, clean: bool) -> None:
@@ -64,7 +67,7 @@ class SchemaRegistry:
 
     async def _stop(self, *, clean: bool) -> None:
         if self._starting is not None:
-            # A start that was cancelled is still letting go of what it had.
+            # A cancelled start is still releasing its resources.
             await asyncio.wait([self._starting])
         await self._node.stop(clean=clean)
 
@@ -74,7 +77,8 @@ class SchemaRegistry:
 
 
 @contextmanager
-def _told_in_broker_terms() -> Iterator[None]:
+def _broker_key_names() -> Iterator[None]:
+    """Replace the registry's config keys by the broker's in the text of a StartupError."""
     from rookery.registry.settings import with_broker_names
 
     try:
@@ -83,7 +87,7 @@ def _told_in_broker_terms() -> Iterator[None]:
         raise StartupError(with_broker_names(str(error))) from error
 
 
-def _make(settings: Settings, address: str) -> "RegistryNode":
+def _create(settings: Settings, address: str) -> "RegistryNode":
     try:
         from rookery.registry.node import RegistryNode
         from rookery.registry.settings import RegistrySettings

@@ -1,7 +1,7 @@
-"""What a node was told to be: the start-up configuration, read and checked before anything is opened.
+"""The start-up configuration of a node, read and checked before anything is opened.
 
-`Settings` holds what cannot change while the node runs (identity, directories, addresses); everything else is asked
-of `layers` and of the cluster image when it is needed, because it can be altered at run time.
+`Settings` has the values that cannot change while the node runs (identity, directories, addresses). All others are read
+from `layers` and from the cluster image on each use, because they can be changed at run time.
 """
 
 import re
@@ -24,7 +24,7 @@ _ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 class ListenerAddress(NamedTuple):
-    """`NAME://host:port` of `listeners` and `advertised.listeners`; an empty host stands for every interface."""
+    """An entry `NAME://host:port` of `listeners` or `advertised.listeners`; an empty host means all interfaces."""
 
     name: str
     host: str
@@ -56,9 +56,10 @@ class Settings:
         listen: str | None = None,
         overrides_given_as: str = "--set",
     ) -> "Settings":
-        """Settings from a properties file, `key=value` overrides and the two short options, which win.
+        """Load settings from a properties file, `key=value` overrides and the two short options.
 
-        An error about an override names the place where the user wrote it, `overrides_given_as`.
+        The short options take precedence over the overrides, and those over the file. An error about an override names
+        its source, `overrides_given_as`.
         """
         assignments = list(overrides)
         if data_dir is not None:
@@ -72,7 +73,7 @@ class Settings:
 
     @classmethod
     def from_static(cls, static: dict[str, str]) -> "Settings":
-        """Settings from keys whose values have been checked one by one; here they are checked together."""
+        """Build settings from keys whose values are valid one by one; this checks that they fit together."""
         layers = BrokerLayers(static=static)
         _check_roles(layers)
         _check_security(layers)
@@ -99,14 +100,14 @@ class Settings:
 
 
 def _idle_registry_keys(layers: BrokerLayers) -> list[str]:
-    """Keys of a schema registry that is not switched on."""
+    """Return the keys of the schema registry that have no effect because it is not enabled."""
     if layers.items(REGISTRY_LISTENERS):
         return []
     return sorted(name for name in layers.static if name.startswith(REGISTRY_PREFIX))
 
 
 def _check_roles(layers: BrokerLayers) -> None:
-    """A cluster of several nodes is refused rather than started as several lonely ones."""
+    """Reject the configuration of a cluster with several nodes: each node would start as its own cluster."""
     if set(layers.items("process.roles") or ()) != {"broker", "controller"}:
         raise ConfigError("process.roles must be broker,controller: nodes with one role alone are not supported")
     voters = layers.items("controller.quorum.voters") or ()
@@ -115,9 +116,9 @@ def _check_roles(layers: BrokerLayers) -> None:
 
 
 def _check_security(layers: BrokerLayers) -> None:
-    """Whoever asks for protection must not get an open broker with a warning."""
+    """Reject settings that demand protection: a broker without it must not start, not even with a warning."""
     if layers.text("authorizer.class.name"):
-        raise ConfigError("authorizer.class.name is set, but there is no authorizer: everyone may do everything")
+        raise ConfigError("authorizer.class.name is set, but there is no authorizer: all clients may do everything")
 
 
 def _node_id(layers: BrokerLayers) -> NodeId:
@@ -126,7 +127,7 @@ def _node_id(layers: BrokerLayers) -> NodeId:
 
 
 def _with_both_ids(static: dict[str, str], node_id: NodeId) -> dict[str, str]:
-    """`static` with the node's id under both of its names: DescribeConfigs shows either as if it had been given."""
+    """Return `static` with the node's id under both of its keys: DescribeConfigs shows both as set."""
     ids = {"broker.id": str(node_id)}
     if "broker.id" in static:
         ids["node.id"] = str(node_id)
@@ -157,7 +158,7 @@ def _parse_listeners(key: str, items: Sequence[str]) -> tuple[ListenerAddress, .
     names = [listener.name for listener in parsed]
     ports = [(listener.host, listener.port) for listener in parsed if listener.port]
     if len(set(names)) < len(names) or len(set(ports)) < len(ports):
-        raise ConfigError(f"{key}: each listener needs a name and an address of its own")
+        raise ConfigError(f"{key}: each listener needs its own name and address")
     return parsed
 
 
@@ -175,7 +176,7 @@ def _security_protocols(layers: BrokerLayers) -> dict[str, str]:
 
 
 def _advertised(layers: BrokerLayers, listeners: Sequence[ListenerAddress]) -> dict[str, ListenerAddress]:
-    """What clients are told per listener; a listener that is not named here is told as it listens."""
+    """Return the configured address per listener; a listener without one is advertised as it is bound."""
     advertised = {
         item.name: item for item in _parse_listeners("advertised.listeners", layers.items("advertised.listeners") or ())
     }

@@ -1,4 +1,4 @@
-"""The coordinators of a node, and what they need of each other: transactions also end in the logs of groups."""
+"""Builds the coordinators of a node. They depend on each other: a transaction's markers also go to group logs."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,14 +18,17 @@ from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 
 
-class Coordination(NamedTuple):
+class Coordinators(NamedTuple):
     producer_ids: ProducerIds
     groups: GroupCoordinator
     markers: MarkerWriter
     transactions: TransactionCoordinator
 
     def start(self, metadata: MetadataPublisher) -> None:
-        """Load what this node leads, and follow the image; the replicas must have been added before."""
+        """Load the partitions that this node leads, and follow the image.
+
+        The replicas must already be listeners: a coordinator reads the log of a partition when it gets the image.
+        """
         for name, coordinator in (("groups", self.groups), ("transactions", self.transactions)):
             coordinator.start(metadata.image)
             metadata.add(ImageListener(name, coordinator.apply))
@@ -35,7 +38,7 @@ class Coordination(NamedTuple):
         await self.groups.close()
 
 
-def build_coordination(
+def build_coordinators(
     layers: BrokerLayers,
     *,
     node_id: NodeId,
@@ -45,7 +48,7 @@ def build_coordination(
     pending: Pending,
     clock: Clock,
     new_uuid: Callable[[], UUID],
-) -> Coordination:
+) -> Coordinators:
     producer_ids = ProducerIds(controller, metadata, node_id=node_id)
     groups = GroupCoordinator(
         layers, node_id=node_id, replicas=replicas, pending=pending, clock=clock, new_uuid=new_uuid
@@ -66,4 +69,4 @@ def build_coordination(
         markers=markers,
         take_producer_id=producer_ids.take,
     )
-    return Coordination(producer_ids, groups, markers, transactions)
+    return Coordinators(producer_ids, groups, markers, transactions)

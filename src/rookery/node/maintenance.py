@@ -1,6 +1,6 @@
-"""What a node's background jobs do, and how often.
+"""The background jobs of a node's logs, and their intervals.
 
-Decisions and changes of logs happen on the event loop; syncing, removing and rewriting files happens in worker threads.
+Decisions and changes of logs are made on the event loop; files are synced, removed and rewritten in worker threads.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from rookery.storage.compaction.task import CleanerSettings
 from rookery.storage.flush import flush_in_executor
 from rookery.storage.manager import LogManager
 
-# `flush.ms` is honoured even where log.flush.scheduler.interval.ms has its default, which is never.
+# `flush.ms` must be effective even if log.flush.scheduler.interval.ms has its default, which is never.
 _FLUSH_CHECK_MS = 1000
-# How many logs are looked at before requests get their turn: about a millisecond's worth.
+# The number of logs to check before other coroutines run: it takes about a millisecond.
 _LOGS_PER_TURN = 1000
 
 
-class Chores:
-    """The regular work on one node's logs."""
+class LogMaintenance:
+    """The periodic jobs of one node's logs."""
 
     def __init__(self, services: Services, logs: LogManager, *, executor: Executor | None) -> None:
         self._services = services
@@ -63,9 +63,11 @@ class Chores:
         has_expired = False
         for log in self._logs.logs():
             has_expired |= bool(self._logs.apply_retention(log, now_ms, self._high_watermark(log.partition)))
-            # Thousands of logs, each with an index to load, must not hold up requests.
+            # The check of a log may load an index: with thousands of logs, requests would wait for all of them.
             await asyncio.sleep(0)
         if has_expired:
+            # The log start offsets must be on disk before files disappear. After a crash in between, a log would begin
+            # below its first segment, and the start would report the missing segments as damage.
             await self._checkpoint()
             self._logs.retire_expired(now_ms)
         await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.purge_deleted, now_ms)
