@@ -131,9 +131,10 @@ compiled: $(INSTALLED) ## A build with the hot modules compiled, in .cache/compi
 test-compiled: compiled ## The tests against the compiled build
 	$(COMPILED)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-docs: $(INSTALLED) ## Regenerate the pages of settings and metrics from their tables
+docs: $(INSTALLED) ## Regenerate the pages of settings, metrics and APIs from their tables
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md
 	$(BIN)/python -m rookery.base.bounds > docs/bounds.md
+	$(BIN)/python -m rookery.broker.api_docs > docs/apis.md
 	$(BIN)/python -m rookery.client.settings.docs > docs/client-config.md
 	$(BIN)/python -m rookery.client.metrics.docs > docs/client-metrics.md
 	$(BIN)/python -m rookery.spark.option_docs > docs/spark-options.md

@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
-from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS
+from rookery.broker.access import NO_OPERATIONS, authorized_operations
 from rookery.coordinators import regex
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -166,7 +167,7 @@ def test_groups_are_described(tmp_path: Path, version: int) -> None:
         group, unknown = await describe(broker, "g", "nobody", version=version, operations=True)
         assert (group.error_code, group.group_state, group.assignor_name) == (0, "Reconciling", "uniform")
         assert (group.group_epoch, group.assignment_epoch) == (2, 2)
-        assert group.authorized_operations == ALL_GROUP_OPERATIONS
+        assert group.authorized_operations == authorized_operations(AclResourceType.GROUP)
         first, second = group.members
         assert (first.member_id, first.instance_id, first.rack_id, first.member_epoch) == ("a", "one", "east", 1)
         assert (first.client_id, first.client_host) == ("test", "/127.0.0.1")

@@ -4,17 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from rookery.base.bounds import REQUEST_ITEMS_MAX, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import NO_TOPIC_ID
-from rookery.broker import large_requests
-from rookery.broker.request_pieces import SPLITS, join, pieces
+from rookery.broker import dispatch, large_requests
+from rookery.broker.api_table import APIS
+from rookery.broker.request_pieces import join, pieces
 from rookery.net.connection import Held
-from rookery.protocol.api import SERVED, ApiKey
+from rookery.protocol.api import ApiKey
 from rookery.protocol.codec import FieldShape, request_shape, response_shape
 from rookery.protocol.message import Message
 from tests.broker.harness import decode, running, settle
@@ -118,7 +119,7 @@ def test_the_joined_answer_is_that_of_the_whole_request(
             assert isinstance(answer, Held), "the request fits into one piece"
             reply = await answer
             assert reply is not None
-            monkeypatch.delitem(cast("dict[Any, Any]", SPLITS), (api_key, version))
+            monkeypatch.setattr(dispatch._ROUTES[api_key, version], "split", None)
             assert decode(api_key, version, reply) == await broker.call(api_key, version, **fields)
 
     asyncio.run(main())
@@ -159,10 +160,12 @@ def test_the_first_error_of_a_piece_is_that_of_the_whole() -> None:
 
 
 def test_splits_name_arrays_that_requests_and_responses_have() -> None:
-    for (api_key, version), split in SPLITS.items():
-        if version >= SERVED[ApiKey(api_key)].minimum:
-            assert _is_path(request_shape(api_key, version), split.request), (api_key, version)
-            assert _is_path(response_shape(api_key, version), split.response), (api_key, version)
+    for api in APIS.values():
+        for version in api.versions:
+            split = api.split_of(version)
+            if split is not None:
+                assert _is_path(request_shape(api.key, version), split.request), (api.name, version)
+                assert _is_path(response_shape(api.key, version), split.response), (api.name, version)
 
 
 def _is_path(shape: Sequence[FieldShape], path: Sequence[str]) -> bool:

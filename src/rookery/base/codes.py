@@ -1,4 +1,4 @@
-"""Numbers of the protocol that brokers and clients share: config resources, coordinators and features."""
+"""Numbers of the protocol that brokers and clients share: config resources, coordinators, features, permissions."""
 
 from enum import IntEnum
 
@@ -54,3 +54,37 @@ class UpgradeType(IntEnum):
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
+
+
+class AclOperation(IntEnum):
+    """What an ACL permits. KIP-430 answers with sets of operations: bit n stands for the operation with code n."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclResourceType(IntEnum):
+    """What an ACL protects."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7

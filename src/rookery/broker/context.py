@@ -33,13 +33,6 @@ from rookery.protocol.framing import RequestHeader, parts_size, response_prefix
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 
-# What KIP-430 answers where the client did not ask for operations.
-NO_OPERATIONS = -(2**31)
-# Without an authorizer everything is allowed: the bits of all operations that apply to a topic, a group, a cluster.
-ALL_TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
-ALL_GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
-ALL_CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
-
 
 @value_class(kw_only=True)
 class Services:

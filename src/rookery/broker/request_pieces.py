@@ -5,17 +5,15 @@ cut into pieces of a bounded number of items, each of which is a request of its 
 joined into one. A handler knows nothing of it. Pure: `dispatch` calls the handler and pauses between the pieces.
 
 A `Split` names the array in the request and in the response, level by level: `("topics", "partitions")` are the
-partitions of the topics. A cut may go through a topic; its second half is then appended to the first.
+partitions of the topics. A cut may go through a topic; its second half is then appended to the first. Which APIs are
+split, and how, is in `broker.api_table`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
-from rookery.base.bounds import DESCRIPTIONS_PER_SLICE, ITEMS_PER_SLICE
-from rookery.broker.handlers import k02_list_offsets, k32_describe_configs
-from rookery.protocol.api import SERVED, ApiKey
+from rookery.base.bounds import ITEMS_PER_SLICE
 from rookery.protocol.message import Message, Struct
-from rookery.protocol.messages import DeleteGroupsRequest, MetadataRequest
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -98,53 +96,3 @@ def _append(whole: Struct, addition: Struct, path: Path, continued: int) -> None
         _append(items[-1], more[0], path[1:], continued - 1)
         more = more[1:]
     items.extend(more)
-
-
-def _distinct_topics(request: MetadataRequest) -> None:
-    """Metadata: a name or id that is given twice is answered once."""
-    if request.topics is not None:
-        request.topics = list({(topic.name, topic.get("topic_id")): topic for topic in request.topics}.values())
-
-
-def _distinct_groups(request: DeleteGroupsRequest) -> None:
-    """DeleteGroups: a group that is named twice is deleted once."""
-    request.groups_names = list(dict.fromkeys(request.groups_names))
-
-
-_PARTITIONS: Final = Split(("topics", "partitions"), ("topics", "partitions"))
-_INDEXES: Final = Split(("topics", "partition_indexes"), ("topics", "partitions"))
-_GROUPS_SINCE: Final = 8
-_KEYS_SINCE: Final = 4
-_MEMBERS_SINCE: Final = 3
-
-
-def _by_version(api_key: ApiKey, split: Split, since: int = 0) -> dict[tuple[int, int], Split]:
-    return {(api_key, version): split for version in range(since, SERVED[api_key].maximum + 1)}
-
-
-_GROUP_OFFSETS = Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"))
-_DESCRIBED_GROUPS = Split(("groups",), ("groups",), DESCRIPTIONS_PER_SLICE)
-_DESCRIBED_CONSUMERS = Split(("group_ids",), ("groups",), DESCRIPTIONS_PER_SLICE)
-_TRANSACTIONS = Split(("transactional_ids",), ("transaction_states",), DESCRIPTIONS_PER_SLICE)
-_CONFIGS = Split(("resources",), ("results",), DESCRIPTIONS_PER_SLICE, k32_describe_configs.remove_repeated)
-
-# By API and version. What is not here must be decided as a whole, and may have fewer items.
-SPLITS: Final[Mapping[tuple[int, int], Split]] = {
-    **_by_version(ApiKey.LIST_OFFSETS, _PARTITIONS._replace(prepare=k02_list_offsets.note_repeated)),
-    **_by_version(ApiKey.METADATA, Split(("topics",), ("topics",), DESCRIPTIONS_PER_SLICE, _distinct_topics)),
-    **_by_version(ApiKey.OFFSET_COMMIT, _PARTITIONS),
-    **_by_version(ApiKey.OFFSET_FETCH, _INDEXES),
-    **_by_version(ApiKey.OFFSET_FETCH, _GROUP_OFFSETS, since=_GROUPS_SINCE),
-    **_by_version(ApiKey.FIND_COORDINATOR, Split(("coordinator_keys",), ("coordinators",)), since=_KEYS_SINCE),
-    **_by_version(ApiKey.LEAVE_GROUP, Split(("members",), ("members",)), since=_MEMBERS_SINCE),
-    **_by_version(ApiKey.DESCRIBE_GROUPS, _DESCRIBED_GROUPS),
-    **_by_version(ApiKey.DELETE_RECORDS, _PARTITIONS),
-    **_by_version(ApiKey.OFFSET_FOR_LEADER_EPOCH, _PARTITIONS),
-    **_by_version(ApiKey.TXN_OFFSET_COMMIT, _PARTITIONS),
-    **_by_version(ApiKey.DESCRIBE_CONFIGS, _CONFIGS),
-    **_by_version(ApiKey.DELETE_GROUPS, Split(("groups_names",), ("results",), prepare=_distinct_groups)),
-    **_by_version(ApiKey.OFFSET_DELETE, _PARTITIONS),
-    **_by_version(ApiKey.DESCRIBE_PRODUCERS, _INDEXES),
-    **_by_version(ApiKey.DESCRIBE_TRANSACTIONS, _TRANSACTIONS),
-    **_by_version(ApiKey.CONSUMER_GROUP_DESCRIBE, _DESCRIBED_CONSUMERS),
-}

@@ -46,7 +46,6 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
         note_repeated(request)
     repeated: set[TopicPartition] = vars(request)[_REPEATED]
     return ListOffsetsResponse(
-        throttle_time_ms=0,
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,

@@ -16,10 +16,12 @@ which is for clients that must start over (never here).
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
-from rookery.broker.context import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.broker.access import authorized_operations
+from rookery.broker.context import RequestContext
 from rookery.broker.known_answers import TopicAnswer
 from rookery.broker.topic_creation import create_missing_topics
 from rookery.metadata.image import PartitionImage, TopicImage
@@ -54,6 +56,12 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
     if missing and _may_create(context, request):
         return _create_and_answer(context, request, names, missing)
     return _Answer(context, request).by_name(names) if missing else _answer_known(context, request, names)
+
+
+def remove_repeated(request: MetadataRequest) -> None:
+    """A name or id that is given twice is answered once."""
+    if request.topics is not None:
+        request.topics = list({(topic.name, topic.get("topic_id")): topic for topic in request.topics}.values())
 
 
 def _answer_known(context: RequestContext, request: MetadataRequest, names: Sequence[str] | None) -> MetadataResponse:
@@ -96,7 +104,7 @@ class _Answer:
         self._brokers = context.services.live_endpoints(context.listener)
         self._live = {broker.node_id for broker in self._brokers}
         wants_operations = request.get("include_topic_authorized_operations", False)
-        self._operations = ALL_TOPIC_OPERATIONS if wants_operations else NO_OPERATIONS
+        self._operations = authorized_operations(AclResourceType.TOPIC, requested=wants_operations)
         kind = (context.api_version, context.listener, wants_operations)
         self._described = context.services.known_answers.topics(context.services.image, kind)
 
@@ -122,7 +130,6 @@ class _Answer:
         services = self._context.services
         wants_operations = self._request.get("include_cluster_authorized_operations", False)
         return MetadataResponse(
-            throttle_time_ms=0,
             brokers=[
                 MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
                 for broker in self._brokers
@@ -130,7 +137,7 @@ class _Answer:
             cluster_id=services.cluster_id,
             controller_id=services.node_id if services.node_id in self._live else min(self._live, default=-1),
             topics=topics,
-            cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if wants_operations else NO_OPERATIONS,
+            cluster_authorized_operations=authorized_operations(AclResourceType.CLUSTER, requested=wants_operations),
             error_code=ErrorCode.NONE,
         )
 

@@ -86,7 +86,6 @@ def _respond(
         return codes.get(TopicPartition(name, partition.partition_index), refusal)
 
     return OffsetCommitResponse(
-        throttle_time_ms=0,
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.get("name", ""),

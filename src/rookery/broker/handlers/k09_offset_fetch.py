@@ -31,7 +31,7 @@ from rookery.protocol.messages import (
 )
 
 _GROUP_ERROR_SINCE = 2
-_GROUPS_SINCE = 8
+GROUPS_SINCE = 8
 _TOPIC_IDS_SINCE = 10
 
 
@@ -55,7 +55,7 @@ def handle(
     context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups, require_stable = context.services.groups, request.get("require_stable", False)
-    if context.api_version < _GROUPS_SINCE:
+    if context.api_version < GROUPS_SINCE:
         return _handle_one(context, request, require_stable=require_stable)
     asked = request.get("groups", ())
     topics = [_topics(context, group) for group in asked]
@@ -73,7 +73,6 @@ def handle(
             for group, of_group in zip(asked, topics, strict=True)
         ],
         lambda results: OffsetFetchResponse(
-            throttle_time_ms=0,
             groups=[_group(context, *each) for each in zip(asked, topics, results, strict=True)],
         ),
     )
@@ -119,7 +118,6 @@ def _respond_to_one(
         # Before there was a place for the group's error, every partition has it.
         found = [_failed(topic, code) for topic in asked or ()]
     return OffsetFetchResponse(
-        throttle_time_ms=0,
         error_code=code,
         topics=[
             OffsetFetchResponseTopic(

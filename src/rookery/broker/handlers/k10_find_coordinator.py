@@ -19,7 +19,7 @@ from rookery.broker.context import RequestContext, Services
 from rookery.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.protocol.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-_KEYS_SINCE = 4
+KEYS_SINCE = 4
 
 
 _TOPICS: Final[Mapping[int, TopicName]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
@@ -44,12 +44,11 @@ async def _create_and_respond(
 def _respond(
     context: RequestContext, request: FindCoordinatorRequest, topic: TopicName | None
 ) -> FindCoordinatorResponse:
-    if context.api_version >= _KEYS_SINCE:
+    if context.api_version >= KEYS_SINCE:
         coordinators = [_find(context, topic, key) for key in request.get("coordinator_keys", ())]
-        return FindCoordinatorResponse(throttle_time_ms=0, coordinators=coordinators)
+        return FindCoordinatorResponse(coordinators=coordinators)
     found = _find(context, topic, request.get("key", ""))
     return FindCoordinatorResponse(
-        throttle_time_ms=0,
         error_code=found.error_code,
         error_message=ErrorCode.NONE.name if found.error_code == ErrorCode.NONE else found.error_message,
         node_id=found.node_id,

@@ -53,7 +53,6 @@ def _respond(context: RequestContext, request: JoinGroupRequest, result: JoinRes
     joined = JoinResult(result, request.member_id) if isinstance(result, ErrorCode) else result
     no_protocol = None if context.api_version >= _NULLABLE_PROTOCOL_SINCE else ""
     return JoinGroupResponse(
-        throttle_time_ms=0,
         error_code=joined.error_code,
         generation_id=joined.generation,
         protocol_type=joined.protocol_type,

@@ -32,4 +32,4 @@ def _respond_heartbeat(code: ErrorCode) -> HeartbeatResponse:
 
 
 def _respond(code: ErrorCode) -> HeartbeatResponse:
-    return HeartbeatResponse(throttle_time_ms=0, error_code=code)
+    return HeartbeatResponse(error_code=code)

@@ -18,13 +18,13 @@ from rookery.protocol.messages import LeaveGroupRequest, LeaveGroupResponse, Mem
 
 logger = structlog.get_logger(__name__)
 
-_MEMBERS_SINCE = 3
+MEMBERS_SINCE = 3
 
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
     if not request.group_id:
         return _respond(context, ErrorCode.INVALID_GROUP_ID)
-    if context.api_version < _MEMBERS_SINCE:
+    if context.api_version < MEMBERS_SINCE:
         members = [LeavingMember(request.get("member_id", ""))]
     else:
         members = [LeavingMember(each.member_id, each.group_instance_id) for each in request.get("members", ())]
@@ -38,10 +38,9 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
 def _respond(context: RequestContext, result: LeaveResult | ErrorCode) -> LeaveGroupResponse:
     left = LeaveResult(result) if isinstance(result, ErrorCode) else result
     code = left.error_code
-    if context.api_version < _MEMBERS_SINCE and left.members:
+    if context.api_version < MEMBERS_SINCE and left.members:
         code = left.members[0].error_code
     return LeaveGroupResponse(
-        throttle_time_ms=0,
         error_code=code,
         members=[
             MemberResponse(

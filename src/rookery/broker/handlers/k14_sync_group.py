@@ -43,7 +43,6 @@ def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
         result = ErrorCode.REBALANCE_IN_PROGRESS
     synced = SyncResult(result) if isinstance(result, ErrorCode) else result
     return SyncGroupResponse(
-        throttle_time_ms=0,
         error_code=synced.error_code,
         protocol_type=synced.protocol_type,
         protocol_name=synced.protocol_name,

@@ -9,9 +9,11 @@ v5 flexible. v6 GROUP_ID_NOT_FOUND and an error message.
 
 from collections.abc import Awaitable
 
+from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
+from rookery.broker.access import authorized_operations
 from rookery.broker.answers import respond_to_all
-from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.broker.context import RequestContext
 from rookery.coordinators.group.classic.results import DescribedGroup
 from rookery.protocol.messages import (
     DescribedGroupMember,
@@ -27,16 +29,14 @@ def handle(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
     wants_operations = request.get("include_authorized_operations", False)
-    operations = ALL_GROUP_OPERATIONS if wants_operations else NO_OPERATIONS
+    operations = authorized_operations(AclResourceType.GROUP, requested=wants_operations)
 
     def convert(results: list[DescribedGroup | ErrorCode]) -> DescribeGroupsResponse:
         groups = [
             DescribedGroup(group_id, result) if isinstance(result, ErrorCode) else result
             for group_id, result in zip(request.groups, results, strict=True)
         ]
-        return DescribeGroupsResponse(
-            throttle_time_ms=0, groups=[_group(context, group, operations) for group in groups]
-        )
+        return DescribeGroupsResponse(groups=[_group(context, group, operations) for group in groups])
 
     return respond_to_all([context.services.groups.describe(group_id) for group_id in request.groups], convert)
 

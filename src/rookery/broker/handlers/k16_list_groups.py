@@ -14,11 +14,10 @@ from rookery.protocol.messages import ListedGroup, ListGroupsRequest, ListGroups
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     groups = context.services.groups.list()
     if isinstance(groups, ErrorCode):
-        return ListGroupsResponse(throttle_time_ms=0, error_code=groups, groups=[])
+        return ListGroupsResponse(error_code=groups, groups=[])
     states = {state.lower() for state in request.get("states_filter", ())}
     types = {name.lower() for name in request.get("types_filter", ())}
     return ListGroupsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         groups=[
             ListedGroup(

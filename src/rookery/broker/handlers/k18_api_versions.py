@@ -42,7 +42,6 @@ def _describe(context: RequestContext) -> ApiVersionsResponse:
     image = context.services.image
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        throttle_time_ms=0,
         api_keys=[_row(key) for key in SERVED],
         supported_features=[
             SupportedFeatureKey(
@@ -64,7 +63,7 @@ def _describe(context: RequestContext) -> ApiVersionsResponse:
 def refuse(error_code: ErrorCode) -> ApiVersionsResponse:
     """Without features, but with the table where the version was wrong, so that the client can choose another."""
     keys = SERVED if error_code is ErrorCode.UNSUPPORTED_VERSION else ()
-    return ApiVersionsResponse(error_code=error_code, throttle_time_ms=0, api_keys=[_row(key) for key in keys])
+    return ApiVersionsResponse(error_code=error_code, api_keys=[_row(key) for key in keys])
 
 
 def _row(key: ApiKey) -> ApiVersion:

@@ -33,9 +33,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     # Topics with the same configs share their description: it is converted and encoded once.
     configs = {id(topic.configs): topic.configs for topic in created}
     described = {key: [_config(entry) for entry in entries] for key, entries in configs.items()}
-    return CreateTopicsResponse(
-        throttle_time_ms=0, topics=[_answer(topic, described[id(topic.configs)]) for topic in created]
-    )
+    return CreateTopicsResponse(topics=[_answer(topic, described[id(topic.configs)]) for topic in created])
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

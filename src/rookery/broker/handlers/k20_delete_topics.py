@@ -23,9 +23,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     deleted = await within(request.timeout_ms, context.services.controller.delete_topics(topics))
     if deleted is None:
         deleted = [DeletedTopic(name, topic_id, _TIMED_OUT) for name, topic_id in topics]
-    return DeleteTopicsResponse(
-        throttle_time_ms=0, responses=[_answer(topic, context.api_version) for topic in deleted]
-    )
+    return DeleteTopicsResponse(responses=[_answer(topic, context.api_version) for topic in deleted])
 
 
 def _topics(request: DeleteTopicsRequest) -> list[tuple[TopicName | None, TopicId]]:

@@ -23,7 +23,6 @@ from rookery.replication.replica import RecordsDeleted
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
-        throttle_time_ms=0,
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,

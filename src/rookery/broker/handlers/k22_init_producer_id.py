@@ -71,4 +71,4 @@ def _respond(version: int, result: InitResult | ErrorCode) -> InitProducerIdResp
 def _answer(
     code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_PRODUCER_EPOCH
 ) -> InitProducerIdResponse:
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=producer_id, producer_epoch=epoch)
+    return InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch)

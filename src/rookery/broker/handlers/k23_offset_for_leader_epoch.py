@@ -21,7 +21,6 @@ from rookery.replication.replica import EpochEnd
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
-        throttle_time_ms=0,
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,

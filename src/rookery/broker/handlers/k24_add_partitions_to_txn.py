@@ -49,9 +49,8 @@ def handle(
     def convert(outcomes: list[VerifiedPartitions | ErrorCode]) -> AddPartitionsToTxnResponse:
         results = [_results(context, each, outcome) for each, outcome in zip(asked, outcomes, strict=True)]
         if context.api_version < _BATCHES_SINCE:
-            return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=results[0])
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0])
         return AddPartitionsToTxnResponse(
-            throttle_time_ms=0,
             error_code=ErrorCode.NONE,
             results_by_transaction=[
                 AddPartitionsToTxnResult(transactional_id=each.add.transactional_id, topic_results=result)

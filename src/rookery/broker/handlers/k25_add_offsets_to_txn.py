@@ -53,4 +53,4 @@ def _add(
 
 
 def _respond(version: int, code: ErrorCode) -> AddOffsetsToTxnResponse:
-    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=known_to(version, code, fenced_since=_FENCED_SINCE))
+    return AddOffsetsToTxnResponse(error_code=known_to(version, code, fenced_since=_FENCED_SINCE))

@@ -40,7 +40,6 @@ def _respond(version: int, result: EndResult | ErrorCode) -> EndTxnResponse:
     if isinstance(result, ErrorCode):
         result = EndResult(result)
     return EndTxnResponse(
-        throttle_time_ms=0,
         error_code=known_to(version, result.error_code, fenced_since=_FENCED_SINCE),
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,

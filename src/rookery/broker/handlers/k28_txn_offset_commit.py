@@ -139,7 +139,6 @@ def _respond(commit: _Commit, result: tuple[CommittedPartition, ...] | ErrorCode
     else:
         codes = dict(result)
     return TxnOffsetCommitResponse(
-        throttle_time_ms=0,
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=name,

@@ -26,9 +26,7 @@ from rookery.protocol.messages import (
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     remove_repeated(request)
-    return DescribeConfigsResponse(
-        throttle_time_ms=0, results=[_describe(context, request, each) for each in request.resources]
-    )
+    return DescribeConfigsResponse(results=[_describe(context, request, each) for each in request.resources])
 
 
 def remove_repeated(request: DescribeConfigsRequest) -> None:

@@ -24,7 +24,7 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
         for resource in request.resources
     ]
     altered = await context.services.controller.alter_configs(changes, validate_only=request.validate_only)
-    return AlterConfigsResponse(throttle_time_ms=0, responses=[_answer(resource) for resource in altered])
+    return AlterConfigsResponse(responses=[_answer(resource) for resource in altered])
 
 
 def _answer(altered: AlteredResource) -> AlterConfigsResponseAlterConfigsResourceResponse:

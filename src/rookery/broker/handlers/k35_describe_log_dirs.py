@@ -26,7 +26,6 @@ from rookery.storage.directory import LogDirectory
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     wanted = _wanted(request)
     return DescribeLogDirsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         results=[_describe(context, directory, wanted) for directory in context.services.replicas.directories],
     )

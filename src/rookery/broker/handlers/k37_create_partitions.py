@@ -26,7 +26,6 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest) -> C
     if changed is None:
         changed = [ChangedTopic(topic.name, _TIMED_OUT) for topic in topics]
     return CreatePartitionsResponse(
-        throttle_time_ms=0,
         results=[
             CreatePartitionsTopicResult(
                 name=topic.name, error_code=topic.outcome.code, error_message=topic.outcome.message

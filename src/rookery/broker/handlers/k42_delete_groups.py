@@ -16,14 +16,18 @@ from rookery.protocol.messages import DeletableGroupResult, DeleteGroupsRequest,
 def handle(
     context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    # A group that is named twice is deleted once.
-    names = list(dict.fromkeys(request.groups_names))
+    remove_repeated(request)
+    names = request.groups_names
 
     def convert(codes: list[ErrorCode]) -> DeleteGroupsResponse:
         pairs = zip(names, codes, strict=True)
         return DeleteGroupsResponse(
-            throttle_time_ms=0,
             results=[DeletableGroupResult(group_id=group_id, error_code=code) for group_id, code in pairs],
         )
 
     return respond_to_all([context.services.groups.delete(group_id) for group_id in names], convert)
+
+
+def remove_repeated(request: DeleteGroupsRequest) -> None:
+    """A group that is named twice is deleted once."""
+    request.groups_names = list(dict.fromkeys(request.groups_names))

@@ -25,7 +25,7 @@ async def handle(context: RequestContext, request: IncrementalAlterConfigsReques
         for resource in request.resources
     ]
     altered = await context.services.controller.incremental_alter_configs(changes, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=[_answer(resource) for resource in altered])
+    return IncrementalAlterConfigsResponse(responses=[_answer(resource) for resource in altered])
 
 
 def _answer(altered: AlteredResource) -> IncrementalAlterConfigsResponseAlterConfigsResourceResponse:

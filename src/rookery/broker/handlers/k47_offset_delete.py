@@ -40,9 +40,8 @@ def handle(
 
 def _respond(request: OffsetDeleteRequest, result: tuple[CommittedPartition, ...] | ErrorCode) -> OffsetDeleteResponse:
     if isinstance(result, ErrorCode):
-        return OffsetDeleteResponse(throttle_time_ms=0, error_code=result, topics=[])
+        return OffsetDeleteResponse(error_code=result, topics=[])
     return OffsetDeleteResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         topics=[
             OffsetDeleteResponseTopic(

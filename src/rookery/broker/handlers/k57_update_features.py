@@ -31,7 +31,6 @@ async def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Upd
     submitted = context.services.controller.update_features(updates, validate_only=request.get("validate_only", False))
     outcome = await within(request.timeout_ms, submitted) or _TIMED_OUT
     return UpdateFeaturesResponse(
-        throttle_time_ms=0,
         error_code=outcome.code,
         error_message=outcome.message,
         results=_results(updates) if outcome.code is ErrorCode.NONE else [],

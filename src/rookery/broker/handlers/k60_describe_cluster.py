@@ -5,8 +5,10 @@ broker's listener, anything else UNSUPPORTED_ENDPOINT_TYPE (in v0, which cannot 
 brokers, if asked for.
 """
 
+from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
-from rookery.broker.context import ALL_CLUSTER_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.broker.access import authorized_operations
+from rookery.broker.context import RequestContext
 from rookery.metadata.image import BrokerImage
 from rookery.protocol.messages import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -28,15 +30,15 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         if (described := _describe(broker, context.listener)) is not None and (with_fenced or not broker.fenced)
     ]
     nodes = [broker.broker_id for broker in brokers if not broker.get("is_fenced")]
-    wants_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         endpoint_type=_BROKERS,
         cluster_id=services.cluster_id,
         controller_id=services.node_id if services.node_id in nodes else min(nodes, default=-1),
         brokers=brokers,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if wants_operations else NO_OPERATIONS,
+        cluster_authorized_operations=authorized_operations(
+            AclResourceType.CLUSTER, requested=request.include_cluster_authorized_operations
+        ),
     )
 
 
@@ -55,7 +57,6 @@ def _describe(broker: BrokerImage, listener: str) -> DescribeClusterBroker | Non
 
 def _refuse(context: RequestContext, code: ErrorCode, message: str) -> DescribeClusterResponse:
     return DescribeClusterResponse(
-        throttle_time_ms=0,
         error_code=code,
         error_message=message,
         cluster_id=context.services.cluster_id,

@@ -19,7 +19,6 @@ from rookery.storage.producers import ProducerState
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
-        throttle_time_ms=0,
         topics=[
             TopicResponse(
                 name=topic.name,

@@ -29,7 +29,7 @@ def handle(
 
     def convert(results: list[DescribedTransaction | ErrorCode]) -> DescribeTransactionsResponse:
         states = [_state(*pair) for pair in zip(transactional_ids, results, strict=True)]
-        return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
+        return DescribeTransactionsResponse(transaction_states=states)
 
     transactions = context.services.transactions
     return respond_to_all([transactions.describe(each) for each in transactional_ids], convert)

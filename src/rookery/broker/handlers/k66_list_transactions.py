@@ -49,7 +49,6 @@ def _respond(
     code: ErrorCode, unknown: Iterable[str] = (), listed: Iterable[ListedTransaction] = ()
 ) -> ListTransactionsResponse:
     return ListTransactionsResponse(
-        throttle_time_ms=0,
         error_code=code,
         unknown_state_filters=list(unknown),
         transaction_states=[

@@ -78,7 +78,6 @@ def _respond(result: HeartbeatResponse | ErrorResponse | ErrorCode) -> ConsumerG
     if isinstance(result, ErrorResponse):
         return _refuse(result.code, result.message)
     return ConsumerGroupHeartbeatResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         error_message=None,
         member_id=result.member_id,
@@ -99,7 +98,6 @@ def _assignment(assignment: Assignment) -> ConsumerGroupHeartbeatResponseAssignm
 
 def _refuse(code: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
-        throttle_time_ms=0,
         error_code=code,
         error_message=message,
         member_id=None,

@@ -8,9 +8,11 @@ Versions: v1 tells whether a member uses the classic protocol (0) or the new one
 
 from collections.abc import Awaitable
 
+from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
+from rookery.broker.access import NO_OPERATIONS, authorized_operations
 from rookery.broker.answers import respond_to_all
-from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.broker.context import RequestContext
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup, DescribedMember, DescribedTopic
 from rookery.metadata.features import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.protocol.messages import (
@@ -31,14 +33,12 @@ def handle(
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
     if context.services.image.feature_level(GROUP_VERSION) < GROUP_VERSION_LEVEL:
         refused = [DescribedConsumerGroup(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
-        return ConsumerGroupDescribeResponse(
-            throttle_time_ms=0, groups=[_group(group, NO_OPERATIONS) for group in refused]
-        )
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+        return ConsumerGroupDescribeResponse(groups=[_group(group, NO_OPERATIONS) for group in refused])
+    operations = authorized_operations(AclResourceType.GROUP, requested=request.include_authorized_operations)
 
     def convert(results: list[DescribedConsumerGroup | ErrorCode]) -> ConsumerGroupDescribeResponse:
         groups = [_described(*pair) for pair in zip(request.group_ids, results, strict=True)]
-        return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[_group(group, operations) for group in groups])
+        return ConsumerGroupDescribeResponse(groups=[_group(group, operations) for group in groups])
 
     return respond_to_all(
         [context.services.groups.describe_consumer(group_id) for group_id in request.group_ids], convert

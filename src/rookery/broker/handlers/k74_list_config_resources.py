@@ -29,11 +29,8 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
     else:
         wanted = dict.fromkeys(request.get("resource_types", ())) or _TYPES
     if any(resource_type not in _TYPES for resource_type in wanted):
-        return ListConfigResourcesResponse(
-            throttle_time_ms=0, error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
-        )
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     return ListConfigResourcesResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         config_resources=[
             ConfigResource(resource_name=name, resource_type=int(resource_type))

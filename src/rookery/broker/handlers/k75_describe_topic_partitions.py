@@ -10,10 +10,12 @@ Versions: v0.
 
 from collections.abc import Sequence
 
+from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
-from rookery.broker.context import ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.broker.access import authorized_operations
+from rookery.broker.context import RequestContext
 from rookery.metadata.image import PartitionImage
 from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.messages import (
@@ -68,7 +70,7 @@ def _page(
 def _response(
     topics: list[DescribeTopicPartitionsResponseTopic], next_cursor: DescribeTopicPartitionsResponseCursor | None = None
 ) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
 
 
 def _missing(name: str) -> ErrorCode:
@@ -90,7 +92,7 @@ def _topic(
         topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=NO_OPERATIONS if code is not ErrorCode.NONE else ALL_TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(AclResourceType.TOPIC, requested=code is ErrorCode.NONE),
     )
 
 

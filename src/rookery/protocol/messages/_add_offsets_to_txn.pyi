@@ -23,6 +23,6 @@ class AddOffsetsToTxnResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
     ) -> None: ...

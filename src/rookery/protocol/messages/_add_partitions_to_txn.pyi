@@ -71,7 +71,7 @@ class AddPartitionsToTxnResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = ...,  # v0 to v3
         error_code: int = ...,  # v4 to v5
         results_by_transaction: list[AddPartitionsToTxnResult] = ...,  # v4 to v5

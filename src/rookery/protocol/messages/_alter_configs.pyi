@@ -41,7 +41,7 @@ class AlterConfigsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         responses: list[AlterConfigsResponseAlterConfigsResourceResponse],
     ) -> None: ...
 

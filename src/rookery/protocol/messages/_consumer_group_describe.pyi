@@ -24,7 +24,7 @@ class ConsumerGroupDescribeResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         groups: list[ConsumerGroupDescribeResponseDescribedGroup],
     ) -> None: ...
 

@@ -58,7 +58,7 @@ class ConsumerGroupHeartbeatResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
         error_message: str | None = ...,
         member_id: str | None = ...,

@@ -41,7 +41,7 @@ class CreatePartitionsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         results: list[CreatePartitionsTopicResult],
     ) -> None: ...
 

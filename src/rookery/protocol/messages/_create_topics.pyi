@@ -62,7 +62,7 @@ class CreateTopicsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         topics: list[CreatableTopicResult],
     ) -> None: ...
 

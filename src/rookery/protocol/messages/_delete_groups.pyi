@@ -17,7 +17,7 @@ class DeleteGroupsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         results: list[DeletableGroupResult],
     ) -> None: ...
 

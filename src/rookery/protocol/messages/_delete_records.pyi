@@ -39,7 +39,7 @@ class DeleteRecordsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         topics: list[DeleteRecordsTopicResult],
     ) -> None: ...
 

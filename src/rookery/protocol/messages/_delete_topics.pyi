@@ -42,7 +42,7 @@ class DeleteTopicsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         responses: list[DeletableTopicResult],
     ) -> None: ...
 

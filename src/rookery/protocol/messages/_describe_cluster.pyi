@@ -36,7 +36,7 @@ class DescribeClusterResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
         error_message: str | None = ...,
         cluster_id: str,

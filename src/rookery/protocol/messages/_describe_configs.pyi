@@ -40,7 +40,7 @@ class DescribeConfigsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         results: list[DescribeConfigsResult],
     ) -> None: ...
 

@@ -31,7 +31,7 @@ class DescribeLogDirsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         results: list[DescribeLogDirsResult],
         error_code: int = ...,  # v3 to v5
     ) -> None: ...

@@ -27,7 +27,7 @@ class DescribeProducersResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         topics: list[TopicResponse],
     ) -> None: ...
 

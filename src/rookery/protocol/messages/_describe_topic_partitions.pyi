@@ -42,7 +42,7 @@ class DescribeTopicPartitionsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         topics: list[DescribeTopicPartitionsResponseTopic],
         next_cursor: DescribeTopicPartitionsResponseCursor | None = ...,
     ) -> None: ...

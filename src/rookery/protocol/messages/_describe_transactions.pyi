@@ -17,7 +17,7 @@ class DescribeTransactionsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         transaction_states: list[DescribeTransactionsResponseTransactionState],
     ) -> None: ...
 

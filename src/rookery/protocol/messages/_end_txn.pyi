@@ -27,7 +27,7 @@ class EndTxnResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
         producer_id: int = ...,  # v5
         producer_epoch: int = ...,  # v5

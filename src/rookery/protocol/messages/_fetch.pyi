@@ -136,7 +136,7 @@ class FetchResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         responses: list[FetchableTopicResponse],
         error_code: int = ...,  # v7 to v18
         session_id: int = ...,  # v7 to v18

@@ -43,7 +43,7 @@ class IncrementalAlterConfigsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse],
     ) -> None: ...
 

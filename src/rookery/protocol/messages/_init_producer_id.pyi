@@ -37,7 +37,7 @@ class InitProducerIdResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
         producer_id: int = ...,
         producer_epoch: int,

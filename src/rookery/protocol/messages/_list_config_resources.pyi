@@ -25,7 +25,7 @@ class ListConfigResourcesResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
         config_resources: list[ConfigResource],
     ) -> None: ...

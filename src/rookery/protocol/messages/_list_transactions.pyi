@@ -35,7 +35,7 @@ class ListTransactionsResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
         unknown_state_filters: list[str] = ...,
         transaction_states: list[ListTransactionsResponseTransactionState],

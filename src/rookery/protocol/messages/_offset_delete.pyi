@@ -39,7 +39,7 @@ class OffsetDeleteResponse(Struct):
         self,
         *,
         error_code: int,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         topics: list[OffsetDeleteResponseTopic],
     ) -> None: ...
 

@@ -48,7 +48,7 @@ class OffsetForLeaderEpochResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         topics: list[OffsetForLeaderTopicResult],
     ) -> None: ...
 

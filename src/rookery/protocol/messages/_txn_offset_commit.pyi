@@ -71,7 +71,7 @@ class TxnOffsetCommitResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         topics: list[TxnOffsetCommitResponseTopic],
     ) -> None: ...
 

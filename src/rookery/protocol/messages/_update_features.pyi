@@ -49,7 +49,7 @@ class UpdateFeaturesResponse(Struct):
     def __init__(
         self,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int = ...,
         error_code: int,
         error_message: str | None,
         results: list[UpdatableFeatureResult] = ...,  # v0 to v1

@@ -1,0 +1,68 @@
+"""Generates docs/apis.md from the table of APIs: `python -m rookery.broker.api_docs > docs/apis.md`."""
+
+import sys
+from collections.abc import Iterable
+
+from rookery.base.config_docs import markdown_table
+from rookery.broker.api_table import APIS, Api, Permission
+
+_INTRODUCTION = """\
+# APIs
+
+<!-- Generated from the table in src/rookery/broker/api_table.py by `make docs`. Do not edit. -->
+
+The requests of Kafka's protocol that the broker serves. *Versions* are those that ApiVersions advertises.
+
+These columns have an effect today:
+
+- *versions*: any other version closes the connection; ApiVersions is answered with UNSUPPORTED_VERSION, and so is
+  Produce in v0 to v2.
+- *in pieces*: a request with many items is cut into pieces, between which the broker serves other connections. Requests
+  of other APIs are decided as a whole, and may have fewer items ([bounds.md](bounds.md)).
+- *quota*, in part: a response has a throttle time unless the column says none.
+
+These columns are facts about Kafka that **are not enforced yet**:
+
+- *listeners*: there is no listener for controllers.
+- *forwarded*: Kafka's brokers pass these requests on to the active controller. A node is its own controller so far.
+- *permissions*: there is no authorizer, every request is allowed. Not every request needs all permissions of its API:
+  those on TRANSACTIONAL_ID are for transactions, CLUSTER_ACTION is for brokers, CREATE on CLUSTER replaces CREATE on
+  TOPIC.
+- *quota*: no request is throttled, the throttle time is always 0.
+- *metric names*: the tag `request` of Kafka's `kafka.network:type=RequestMetrics`. The broker has no such metrics.
+"""
+_TITLES = ("API", "key", "versions", "in pieces", "listeners", "forwarded", "permissions", "quota", "metric names")
+
+
+def render() -> str:
+    return _INTRODUCTION + "\n" + markdown_table(_TITLES, (_row(api) for api in APIS.values()))
+
+
+def _row(api: Api) -> tuple[str, ...]:
+    minimum, maximum = api.advertised
+    return (
+        api.name,
+        str(int(api.key)),
+        str(minimum) if minimum == maximum else f"{minimum} to {maximum}",
+        _pieces(api),
+        ", ".join(listener.value for listener in api.listeners),
+        "yes" if api.is_forwarded else "",
+        _permissions(api.permissions),
+        api.quota.value,
+        ", ".join(api.metric_names),
+    )
+
+
+def _pieces(api: Api) -> str:
+    if not api.splits:
+        return ""
+    first = min(api.splits)
+    return "yes" if first <= api.versions.start else f"from v{first}"
+
+
+def _permissions(permissions: Iterable[Permission]) -> str:
+    return ", ".join(f"{each.operation.name} on {each.resource_type.name}" for each in permissions)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

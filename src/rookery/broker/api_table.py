@@ -1,0 +1,376 @@
+"""One row per API that the broker serves: its handler, and everything else that depends on the API alone.
+
+`broker.dispatch` reads the handlers, the splits and the quotas. The other columns are facts about Kafka's protocol for
+the parts of the broker that will read them here and nowhere else: the controller's listener, forwarding, the
+authorizer, quotas and metrics. docs/apis.md shows the table and says which columns have an effect
+(`python -m rookery.broker.api_docs`).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from rookery.base.bounds import DESCRIPTIONS_PER_SLICE
+from rookery.base.codes import AclOperation, AclResourceType
+from rookery.base.values import value_class
+from rookery.broker.context import RequestContext
+from rookery.broker.handlers import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k08_offset_commit,
+    k09_offset_fetch,
+    k10_find_coordinator,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
+    k15_describe_groups,
+    k16_list_groups,
+    k18_api_versions,
+    k19_create_topics,
+    k20_delete_topics,
+    k21_delete_records,
+    k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k24_add_partitions_to_txn,
+    k25_add_offsets_to_txn,
+    k26_end_txn,
+    k27_write_txn_markers,
+    k28_txn_offset_commit,
+    k32_describe_configs,
+    k33_alter_configs,
+    k35_describe_log_dirs,
+    k37_create_partitions,
+    k42_delete_groups,
+    k44_incremental_alter_configs,
+    k47_offset_delete,
+    k57_update_features,
+    k60_describe_cluster,
+    k61_describe_producers,
+    k65_describe_transactions,
+    k66_list_transactions,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
+    k74_list_config_resources,
+    k75_describe_topic_partitions,
+)
+from rookery.broker.request_pieces import Split
+from rookery.net.connection import HandlerResult
+from rookery.protocol.api import DEFINED, SERVED, ApiKey, VersionRange
+from rookery.protocol.message import Struct
+
+# Takes a decoded request and returns a response. Each takes the type of its API's request, which one type for all of
+# them cannot say.
+Handler: TypeAlias = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
+# Reads the frame, from the position of the body on, and makes the whole reply.
+FrameHandler: TypeAlias = Callable[[RequestContext, memoryview, int], HandlerResult]
+
+
+class ListenerType(Enum):
+    """Where an API is served."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class Quota(Enum):
+    """What limits the requests of an API. All but those without a quota have `throttle_time_ms` in their response."""
+
+    NONE = "none"
+    REQUEST = "request"
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    CONTROLLER_MUTATION = "controller mutation"
+
+
+class Permission(NamedTuple):
+    operation: AclOperation
+    resource_type: AclResourceType
+
+
+@value_class(kw_only=True)
+class Api:
+    """A row of the table. Exactly one of `handle` and `handle_frame` is there."""
+
+    key: ApiKey
+    handle: Handler | None = None
+    handle_frame: FrameHandler | None = None
+    # How requests about many items are cut, by the first version with that layout; others are decided as a whole.
+    splits: Mapping[int, Split] = field(default_factory=dict)
+    listeners: tuple[ListenerType, ...] = (ListenerType.BROKER,)
+    # Whether a broker passes the request on to the active controller.
+    is_forwarded: bool = False
+    # Those that Kafka looks at for this API, not all of which a request needs.
+    permissions: tuple[Permission, ...] = ()
+    quota: Quota = Quota.REQUEST
+    # The `request` of Kafka's metrics, besides the API's name, that some of its requests are counted under.
+    more_metric_names: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Kafka's name, as in `CreateTopics`."""
+        return "".join(part.capitalize() for part in self.key.name.split("_"))
+
+    @property
+    def versions(self) -> range:
+        """Those that the handler takes."""
+        return range(DEFINED[self.key].minimum, DEFINED[self.key].maximum + 1)
+
+    @property
+    def advertised(self) -> VersionRange:
+        """Those in ApiVersions: of Produce there are older ones, which are refused."""
+        return SERVED[self.key]
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return (self.name, *self.more_metric_names)
+
+    @property
+    def has_throttle_time(self) -> bool:
+        return self.quota is not Quota.NONE
+
+    def split_of(self, version: int) -> Split | None:
+        since = max((first for first in self.splits if first <= version), default=None)
+        return None if since is None else self.splits[since]
+
+
+_BOTH: Final = (ListenerType.BROKER, ListenerType.CONTROLLER)
+
+_READ_TOPIC: Final = Permission(AclOperation.READ, AclResourceType.TOPIC)
+_WRITE_TOPIC: Final = Permission(AclOperation.WRITE, AclResourceType.TOPIC)
+_CREATE_TOPIC: Final = Permission(AclOperation.CREATE, AclResourceType.TOPIC)
+_DELETE_TOPIC: Final = Permission(AclOperation.DELETE, AclResourceType.TOPIC)
+_ALTER_TOPIC: Final = Permission(AclOperation.ALTER, AclResourceType.TOPIC)
+_DESCRIBE_TOPIC: Final = Permission(AclOperation.DESCRIBE, AclResourceType.TOPIC)
+_READ_GROUP: Final = Permission(AclOperation.READ, AclResourceType.GROUP)
+_DELETE_GROUP: Final = Permission(AclOperation.DELETE, AclResourceType.GROUP)
+_DESCRIBE_GROUP: Final = Permission(AclOperation.DESCRIBE, AclResourceType.GROUP)
+_CREATE_CLUSTER: Final = Permission(AclOperation.CREATE, AclResourceType.CLUSTER)
+_ALTER_CLUSTER: Final = Permission(AclOperation.ALTER, AclResourceType.CLUSTER)
+_DESCRIBE_CLUSTER: Final = Permission(AclOperation.DESCRIBE, AclResourceType.CLUSTER)
+_CLUSTER_ACTION: Final = Permission(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER)
+_IDEMPOTENT_WRITE: Final = Permission(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER)
+_WRITE_TRANSACTIONS: Final = Permission(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID)
+_DESCRIBE_TRANSACTIONS: Final = Permission(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID)
+_CONFIGURED: Final = (AclResourceType.CLUSTER, AclResourceType.TOPIC, AclResourceType.GROUP)
+_DESCRIBE_CONFIGS: Final = tuple(Permission(AclOperation.DESCRIBE_CONFIGS, each) for each in _CONFIGURED)
+_ALTER_CONFIGS: Final = tuple(Permission(AclOperation.ALTER_CONFIGS, each) for each in _CONFIGURED)
+
+_PARTITIONS: Final = Split(("topics", "partitions"), ("topics", "partitions"))
+_INDEXES: Final = Split(("topics", "partition_indexes"), ("topics", "partitions"))
+_GROUP_INDEXES: Final = Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"))
+
+_ROWS: Final = (
+    Api(
+        key=ApiKey.PRODUCE,
+        handle_frame=k00_produce.handle,
+        permissions=(_WRITE_TRANSACTIONS, _WRITE_TOPIC),
+        quota=Quota.PRODUCE,
+    ),
+    Api(
+        key=ApiKey.FETCH,
+        handle_frame=k01_fetch.handle,
+        listeners=_BOTH,
+        permissions=(_CLUSTER_ACTION, _READ_TOPIC),
+        quota=Quota.FETCH,
+        more_metric_names=("FetchConsumer", "FetchFollower"),
+    ),
+    Api(
+        key=ApiKey.LIST_OFFSETS,
+        handle=k02_list_offsets.handle,
+        splits={0: _PARTITIONS._replace(prepare=k02_list_offsets.note_repeated)},
+        permissions=(_DESCRIBE_TOPIC,),
+    ),
+    Api(
+        key=ApiKey.METADATA,
+        handle=k03_metadata.handle,
+        splits={0: Split(("topics",), ("topics",), DESCRIPTIONS_PER_SLICE, k03_metadata.remove_repeated)},
+        permissions=(_DESCRIBE_TOPIC, _CREATE_CLUSTER, _CREATE_TOPIC, _DESCRIBE_CLUSTER),
+    ),
+    Api(
+        key=ApiKey.OFFSET_COMMIT,
+        handle=k08_offset_commit.handle,
+        splits={0: _PARTITIONS},
+        permissions=(_READ_GROUP, _READ_TOPIC),
+    ),
+    Api(
+        key=ApiKey.OFFSET_FETCH,
+        handle=k09_offset_fetch.handle,
+        splits={0: _INDEXES, k09_offset_fetch.GROUPS_SINCE: _GROUP_INDEXES},
+        permissions=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+    ),
+    Api(
+        key=ApiKey.FIND_COORDINATOR,
+        handle=k10_find_coordinator.handle,
+        splits={k10_find_coordinator.KEYS_SINCE: Split(("coordinator_keys",), ("coordinators",))},
+        permissions=(_DESCRIBE_GROUP, _DESCRIBE_TRANSACTIONS),
+    ),
+    Api(key=ApiKey.JOIN_GROUP, handle=k11_join_group.handle, permissions=(_READ_GROUP,)),
+    Api(key=ApiKey.HEARTBEAT, handle=k12_heartbeat.handle, permissions=(_READ_GROUP,)),
+    Api(
+        key=ApiKey.LEAVE_GROUP,
+        handle=k13_leave_group.handle,
+        splits={k13_leave_group.MEMBERS_SINCE: Split(("members",), ("members",))},
+        permissions=(_READ_GROUP,),
+    ),
+    Api(key=ApiKey.SYNC_GROUP, handle=k14_sync_group.handle, permissions=(_READ_GROUP,)),
+    Api(
+        key=ApiKey.DESCRIBE_GROUPS,
+        handle=k15_describe_groups.handle,
+        splits={0: Split(("groups",), ("groups",), DESCRIPTIONS_PER_SLICE)},
+        permissions=(_DESCRIBE_GROUP,),
+    ),
+    Api(key=ApiKey.LIST_GROUPS, handle=k16_list_groups.handle, permissions=(_DESCRIBE_CLUSTER, _DESCRIBE_GROUP)),
+    Api(key=ApiKey.API_VERSIONS, handle=k18_api_versions.handle, listeners=_BOTH),
+    Api(
+        key=ApiKey.CREATE_TOPICS,
+        handle=k19_create_topics.handle,
+        listeners=_BOTH,
+        is_forwarded=True,
+        permissions=(_CREATE_CLUSTER, _CREATE_TOPIC, Permission(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC)),
+        quota=Quota.CONTROLLER_MUTATION,
+    ),
+    Api(
+        key=ApiKey.DELETE_TOPICS,
+        handle=k20_delete_topics.handle,
+        listeners=_BOTH,
+        is_forwarded=True,
+        permissions=(_DELETE_TOPIC, _DESCRIBE_TOPIC),
+        quota=Quota.CONTROLLER_MUTATION,
+    ),
+    Api(
+        key=ApiKey.DELETE_RECORDS,
+        handle=k21_delete_records.handle,
+        splits={0: _PARTITIONS},
+        permissions=(_DELETE_TOPIC,),
+    ),
+    Api(
+        key=ApiKey.INIT_PRODUCER_ID,
+        handle=k22_init_producer_id.handle,
+        permissions=(_WRITE_TRANSACTIONS, _IDEMPOTENT_WRITE, _WRITE_TOPIC),
+    ),
+    Api(
+        key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        handle=k23_offset_for_leader_epoch.handle,
+        splits={0: _PARTITIONS},
+        permissions=(_CLUSTER_ACTION, _DESCRIBE_TOPIC),
+    ),
+    Api(
+        key=ApiKey.ADD_PARTITIONS_TO_TXN,
+        handle=k24_add_partitions_to_txn.handle,
+        permissions=(_WRITE_TRANSACTIONS, _WRITE_TOPIC, _CLUSTER_ACTION),
+        more_metric_names=("AddPartitionsToTxnVerification",),
+    ),
+    Api(
+        key=ApiKey.ADD_OFFSETS_TO_TXN,
+        handle=k25_add_offsets_to_txn.handle,
+        permissions=(_WRITE_TRANSACTIONS, _READ_GROUP),
+    ),
+    Api(key=ApiKey.END_TXN, handle=k26_end_txn.handle, permissions=(_WRITE_TRANSACTIONS,)),
+    Api(
+        key=ApiKey.WRITE_TXN_MARKERS,
+        handle=k27_write_txn_markers.handle,
+        permissions=(_ALTER_CLUSTER, _CLUSTER_ACTION),
+        quota=Quota.NONE,
+    ),
+    Api(
+        key=ApiKey.TXN_OFFSET_COMMIT,
+        handle=k28_txn_offset_commit.handle,
+        splits={0: _PARTITIONS},
+        permissions=(_WRITE_TRANSACTIONS, _READ_GROUP, _READ_TOPIC),
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_CONFIGS,
+        handle=k32_describe_configs.handle,
+        splits={0: Split(("resources",), ("results",), DESCRIPTIONS_PER_SLICE, k32_describe_configs.remove_repeated)},
+        listeners=_BOTH,
+        permissions=_DESCRIBE_CONFIGS,
+    ),
+    Api(
+        key=ApiKey.ALTER_CONFIGS,
+        handle=k33_alter_configs.handle,
+        listeners=_BOTH,
+        is_forwarded=True,
+        permissions=_ALTER_CONFIGS,
+    ),
+    Api(key=ApiKey.DESCRIBE_LOG_DIRS, handle=k35_describe_log_dirs.handle, permissions=(_DESCRIBE_CLUSTER,)),
+    Api(
+        key=ApiKey.CREATE_PARTITIONS,
+        handle=k37_create_partitions.handle,
+        listeners=_BOTH,
+        is_forwarded=True,
+        permissions=(_ALTER_TOPIC,),
+        quota=Quota.CONTROLLER_MUTATION,
+    ),
+    Api(
+        key=ApiKey.DELETE_GROUPS,
+        handle=k42_delete_groups.handle,
+        splits={0: Split(("groups_names",), ("results",), prepare=k42_delete_groups.remove_repeated)},
+        permissions=(_DELETE_GROUP,),
+    ),
+    Api(
+        key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        handle=k44_incremental_alter_configs.handle,
+        listeners=_BOTH,
+        is_forwarded=True,
+        permissions=_ALTER_CONFIGS,
+    ),
+    Api(
+        key=ApiKey.OFFSET_DELETE,
+        handle=k47_offset_delete.handle,
+        splits={0: _PARTITIONS},
+        permissions=(_DELETE_GROUP, _READ_TOPIC),
+    ),
+    Api(
+        key=ApiKey.UPDATE_FEATURES,
+        handle=k57_update_features.handle,
+        listeners=_BOTH,
+        is_forwarded=True,
+        permissions=(_ALTER_CLUSTER,),
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_CLUSTER,
+        handle=k60_describe_cluster.handle,
+        listeners=_BOTH,
+        permissions=(_DESCRIBE_CLUSTER,),
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_PRODUCERS,
+        handle=k61_describe_producers.handle,
+        splits={0: _INDEXES},
+        permissions=(_READ_TOPIC,),
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_TRANSACTIONS,
+        handle=k65_describe_transactions.handle,
+        splits={0: Split(("transactional_ids",), ("transaction_states",), DESCRIPTIONS_PER_SLICE)},
+        permissions=(_DESCRIBE_TRANSACTIONS, _DESCRIBE_TOPIC),
+    ),
+    Api(key=ApiKey.LIST_TRANSACTIONS, handle=k66_list_transactions.handle, permissions=(_DESCRIBE_TRANSACTIONS,)),
+    Api(
+        key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        handle=k68_consumer_group_heartbeat.handle,
+        permissions=(_READ_GROUP, _DESCRIBE_TOPIC),
+    ),
+    Api(
+        key=ApiKey.CONSUMER_GROUP_DESCRIBE,
+        handle=k69_consumer_group_describe.handle,
+        splits={0: Split(("group_ids",), ("groups",), DESCRIPTIONS_PER_SLICE)},
+        permissions=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+    ),
+    Api(
+        key=ApiKey.LIST_CONFIG_RESOURCES,
+        handle=k74_list_config_resources.handle,
+        permissions=(Permission(AclOperation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER),),
+    ),
+    Api(
+        key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        handle=k75_describe_topic_partitions.handle,
+        permissions=(_DESCRIBE_TOPIC,),
+    ),
+)
+
+APIS: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _ROWS}
