@@ -34,6 +34,8 @@ from rookery.coordinators.txn.shard import TransactionShard
 from rookery.coordinators.txn.states import State
 from rookery.coordinators.txn.transaction import Transaction
 from rookery.quorum import driver
+from rookery.quorum.driver import QuorumDriver
+from rookery.quorum.events import Effect, Synced
 from rookery.records.batch import BatchHeader
 from rookery.replication.replica import Replica
 from rookery.storage import producers, recovery
@@ -128,9 +130,13 @@ def keep_torn_end(patch: pytest.MonkeyPatch) -> None:
 
 def skip_fsync_of_metadata(patch: pytest.MonkeyPatch) -> None:
     async def flush(log: Log, executor: object) -> None:
-        """Says that it did."""
+        """Return without a sync."""
+
+    def synced(self: QuorumDriver) -> list[Effect]:
+        return self._core.step(Synced(self._log.end_offset), 0)
 
     patch.setattr(driver, "flush_in_executor", flush)
+    patch.setattr(QuorumDriver, "_synced", synced)
 
 
 def write_late(patch: pytest.MonkeyPatch) -> None:
