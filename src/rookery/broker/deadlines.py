@@ -8,9 +8,9 @@ ResultT = TypeVar("ResultT")
 
 
 async def within(timeout_ms: int, work: Coroutine[Any, Any, ResultT]) -> ResultT | None:
-    """The result, or None if it did not come in time; what was submitted is then finished without an answer.
+    """Return the result of `work`, or None after `timeout_ms`; `work` then continues without a caller.
 
-    A time-out that is not positive means that the client leaves it to the broker.
+    A time-out that is not positive means no limit.
     """
     if timeout_ms <= 0:
         return await work

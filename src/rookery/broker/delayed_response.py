@@ -32,7 +32,7 @@ def delay_response(
         return future.done()
 
     def complete() -> None:
-        # A cancelled future runs its callback, which removes the waiter, only in the next turn of the loop.
+        # The future may have been cancelled in this turn: its callback, which removes the waiter, runs in the next one.
         if not future.done():
             try:
                 future.set_result(finish())

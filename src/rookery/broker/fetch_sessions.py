@@ -1,15 +1,16 @@
-"""Incremental fetch sessions (KIP-227): what a fetcher wants is remembered, so that it only sends and gets changes.
+"""Incremental fetch sessions (KIP-227): a session stores a fetcher's partitions, so that it sends and gets only
+changes.
 
-Pure: the clock's reading and the random session ids are handed in. `k01_fetch` is the only caller:
+Pure: the time and the random session ids are passed in. `k01_fetch` is the only caller:
 
-    open(request)  -> what to read: a session error, or the partitions in the order to read them
-    close(results) -> what to answer: the session id and the partitions that must be in the response
+    open(request)  -> a session error, or the partitions to read, in order
+    close(results) -> the session id, and the results that the response must contain
 
-Between the two lies the read, and for a long poll a wait; another request may meanwhile have used the session, which
-`close` then tells with INVALID_FETCH_SESSION_EPOCH.
+The read, and the wait of a long poll, are between the two. If another request has used the session meanwhile, `close`
+returns INVALID_FETCH_SESSION_EPOCH.
 
     request's (session id, epoch)      meaning
-    (any, 0)                           full fetch; the old session is closed, a new one is made if there is room
+    (any, 0)                           full fetch; the old session is closed, a new one is created if one is available
     (any, -1)                          full fetch without a session; the old session is closed
     (id, n > 0)                        the n-th fetch of session `id`: only the changes are in the request
 """
@@ -40,7 +41,7 @@ PartitionKey: TypeAlias = tuple[TopicName | TopicId, PartitionIndex]
 
 
 class Wanted(NamedTuple):
-    """What a fetcher wants of one partition."""
+    """The parameters of a fetcher's read of one partition."""
 
     fetch_offset: Offset
     max_bytes: int
@@ -50,7 +51,7 @@ class Wanted(NamedTuple):
 
 
 class Fetched(Protocol):
-    """What a session needs to know of a partition's read."""
+    """The properties of a partition's read that a session uses."""
 
     @property
     def error_code(self) -> ErrorCode: ...
@@ -68,7 +69,10 @@ FetchedT = TypeVar("FetchedT", bound=Fetched)
 
 
 class SessionPartition:
-    """A partition of a fetch, with what the fetcher was told last. `topic` is None while an id is not resolved."""
+    """A partition of a fetch, with the offsets that were last sent to the fetcher.
+
+    `topic` is None as long as its id is not resolved.
+    """
 
     __slots__ = ("high_watermark", "key", "log_start_offset", "topic", "wanted")
 
@@ -80,25 +84,29 @@ class SessionPartition:
         self.log_start_offset: Offset = NO_OFFSET
 
     def must_answer(self, fetched: Fetched) -> bool:
-        """Whether the response must have this partition; remembers what it tells."""
+        """Return whether the response must contain this partition, and store the offsets that are sent with it."""
         changed = (
             self.high_watermark != fetched.high_watermark
             or self.log_start_offset != fetched.log_start_offset
             or fetched.size_bytes > 0
             or fetched.diverging_epoch is not None
         )
-        self.told(fetched)
+        self.note_sent(fetched)
         return changed or fetched.error_code is not ErrorCode.NONE
 
-    def told(self, fetched: Fetched) -> None:
+    def note_sent(self, fetched: Fetched) -> None:
+        """Store the offsets that the response contains."""
         failed = fetched.error_code is not ErrorCode.NONE
-        # An invalid offset makes sure that the partition is told again when the error has gone.
+        # With an invalid offset here, the next successful read differs from it and is sent. Otherwise the fetcher would
+        # not learn that the error has gone.
         self.high_watermark = NO_OFFSET if failed else fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
 
 
 class FetchSession:
-    """One fetcher's partitions, in the order to read them: whoever got data goes to the end, so that none starves."""
+    """One fetcher's partitions, in the order to read them: one that returned data moves to the end, so that none
+    starves.
+    """
 
     __slots__ = ("created_ms", "epoch", "id", "is_follower", "partitions", "used_ms", "uses_topic_ids")
 
@@ -122,7 +130,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def select(self, results: Sequence[tuple[SessionPartition, FetchedT]]) -> list[tuple[SessionPartition, FetchedT]]:
-        """The results that the response must have."""
+        """Return the results that the response must contain."""
         selected = []
         for partition, fetched in results:
             if partition.must_answer(fetched):
@@ -137,7 +145,7 @@ class FetchContext(NamedTuple):
 
     error_code: ErrorCode
     partitions: Sequence[SessionPartition]
-    # The session that the request continues, and the epoch that it must still have when the response leaves.
+    # The session that the request continues, and the epoch that it must still have when the response is sent.
     session: FetchSession | None
     epoch: int
     wants_session: bool
@@ -148,9 +156,9 @@ class FetchContext(NamedTuple):
 class FetchSessions:
     """All sessions of a broker, at most `slots_max`, with at most `partitions_max` partitions together.
 
-    When they are all taken, a new session may take the place of one that was not used for `eviction_ms`, of a
-    consumer's if it is a follower's, or of a smaller one that is older than `eviction_ms`; otherwise the fetcher gets
-    no session and goes on with full fetches. A session that grows beyond what is left is ended.
+    When the limit is reached, a new session may replace one that was not used for `eviction_ms`, a consumer's session
+    if it is a follower's, or a smaller one that is older than `eviction_ms`. If there is none, the fetcher gets no
+    session and continues with full fetches. A session that grows beyond `partitions_max` is ended.
     """
 
     def __init__(
@@ -163,7 +171,7 @@ class FetchSessions:
     ) -> None:
         self._slots_max = slots_max
         self._partitions_max = partitions_max
-        # Kept, because to count them with every fetch would take longer than the fetch.
+        # Stored, because counting the partitions of all sessions with every fetch would take longer than the fetch.
         self._partition_count = 0
         self._random_id = random_id
         self._eviction_ms = eviction_ms
@@ -223,9 +231,11 @@ class FetchSessions:
     def close(
         self, context: FetchContext, results: Sequence[tuple[SessionPartition, FetchedT]], *, now_ms: TimestampMs
     ) -> tuple[ErrorCode, int, Sequence[tuple[SessionPartition, FetchedT]]]:
-        """(error, session id, the results to answer)."""
+        """Return the error, the session id, and the results that the response must contain."""
         session = context.session
         if session is not None:
+            # Another request has advanced the session. If this response were sent too, the fetcher's and the session's
+            # last sent offsets would differ, and later responses would leave out changes.
             if session.epoch != context.epoch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, ()
             return ErrorCode.NONE, session.id, session.select(results)
@@ -246,7 +256,7 @@ class FetchSessions:
             now_ms=now_ms,
         )
         for partition, fetched in results:
-            partition.told(fetched)
+            partition.note_sent(fetched)
             session.partitions[partition.key] = partition
         self._sessions[session.id] = session
         self._partition_count += len(session.partitions)
@@ -285,11 +295,12 @@ class FetchSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """Epochs wrap around to 1, as 0 starts a new session."""
+    """Return the epoch after `epoch`. Epochs wrap around to 1, because 0 starts a new session."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
 def _worth(session: FetchSession) -> tuple[bool, int]:
+    """Return the order of eviction: consumers' sessions first, then small ones."""
     return session.is_follower, len(session.partitions)
 
 

@@ -1,8 +1,8 @@
-"""Parts of frequent answers that change only with the metadata: described and encoded once, then reused.
+"""A cache of frequent responses that change only with the metadata: they are built and encoded once, then reused.
 
-`Metadata` of many topics is the same bytes again and again; so is the table of `ApiVersions`. What is kept here is
-compared by identity with the image that it came from: an image never changes, and shares what did not change with the
-image before.
+Many `Metadata` requests have the same response, and so have all `ApiVersions` requests. Entries are valid for the image
+that they were built from, compared by identity: an image never changes, and shares its unchanged parts with the image
+before.
 """
 
 from collections.abc import Hashable, Mapping
@@ -13,9 +13,9 @@ from rookery.metadata.image import BrokerImage, ClusterImage, TopicImage
 from rookery.protocol.message import StructT, freeze
 from rookery.protocol.messages import ApiVersionsResponse, MetadataResponse, MetadataResponseTopic
 
-# Topics that were deleted are swept out when there are more of them than this, and than half of all.
+# Entries of deleted topics are removed when the cache has more than twice as many entries as topics exist, plus this.
 _SWEPT_MIN = 64
-# Whole answers that are kept: a client asks for the topics that it works with, again and again.
+# The number of whole responses that are cached: a client requests the topics that it works with again and again.
 _WHOLE_MAX = 256
 
 
@@ -28,21 +28,21 @@ TopicAnswers: TypeAlias = dict[TopicName, TopicAnswer]
 
 
 class WholeAnswers(Generic[StructT]):
-    """Whole responses of one API. `kind` is what else they depend on: the version, the listener, what was requested."""
+    """Whole responses of one API. `kind` is what else they depend on: version, listener, requested topics."""
 
     def __init__(self) -> None:
         self._image: ClusterImage | None = None
         self._answers: dict[Hashable, StructT] = {}
 
     def find(self, image: ClusterImage, kind: Hashable) -> StructT | None:
-        """A whole answer that was given before by this very image."""
+        """Return a response that was cached for this image, or None."""
         if image is not self._image:
             self._answers.clear()
             self._image = image
         return self._answers.get(kind)
 
     def keep(self, image: ClusterImage, kind: Hashable, answer: StructT) -> StructT:
-        """Take note of an answer that was not found; the image is the same as then."""
+        """Cache a response that `find` did not find, for the same image, and return it."""
         assert image is self._image
         if len(self._answers) >= _WHOLE_MAX:
             self._answers.clear()
@@ -51,7 +51,7 @@ class WholeAnswers(Generic[StructT]):
 
 
 class KnownAnswers:
-    """`kind` is whatever else the answer depends on: the version, the listener, what the client asked for."""
+    """The cached responses of one broker."""
 
     def __init__(self) -> None:
         self.metadata: WholeAnswers[MetadataResponse] = WholeAnswers()
@@ -60,7 +60,7 @@ class KnownAnswers:
         self._topics: dict[Hashable, TopicAnswers] = {}
 
     def topics(self, image: ClusterImage, kind: Hashable) -> TopicAnswers:
-        """The topics that were described before; the caller compares each one's image and adds to them."""
+        """Return the cached topics of one `kind`. The caller compares each one's image, and adds what is missing."""
         if image.brokers is not self._brokers:
             self._topics.clear()
             self._brokers = image.brokers

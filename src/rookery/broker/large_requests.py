@@ -1,4 +1,4 @@
-"""Requests of many bytes: copied out of their connection's buffer, bounded together, and decoded in a worker thread."""
+"""Requests of many bytes: copied out of their connection's buffer, bounded in total, and decoded in a worker thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,14 +11,14 @@ Result = TypeVar("Result")
 
 
 class LargeRequests:
-    """Those of one broker. `turn` is held by the one whose decoded form is in memory."""
+    """The large requests of one broker. `turn` is held while a decoded request is in memory."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         self._waiting_bytes = 0
 
     def admit(self, frame: memoryview) -> bytes:
-        """A copy of the frame, to be given to `decode`. ProtocolError if too much waits already."""
+        """Return a copy of the frame, to be passed to `decode`. Raises ProtocolError if too many bytes wait already."""
         if self._waiting_bytes and self._waiting_bytes + len(frame) > WAITING_REQUEST_BYTES_MAX:
             raise ProtocolError(f"a request of {len(frame)} bytes, while others of {self._waiting_bytes} bytes wait")
         self._waiting_bytes += len(frame)
@@ -32,5 +32,5 @@ class LargeRequests:
 
 
 async def in_worker(work: Callable[[], Result]) -> Result:
-    """Pure work in a worker thread: it takes turns with the event loop every few milliseconds."""
+    """Run pure work in a worker thread: the interpreter switches to the event loop every few milliseconds."""
     return await asyncio.get_running_loop().run_in_executor(None, work)

@@ -1,16 +1,16 @@
-"""May these records be written? What Produce asks about schemas, for topics whose configs want it.
+"""Checks the schema ids of produced records, for topics whose configs require it.
 
 Each key or value that a topic checks must be null, or begin with a zero byte and the id of a schema that is registered
-for its subject. Nothing behind these five bytes is looked at. All records that do not pass are named in the answer,
+for its subject. The bytes after these five are not checked. The response lists all records that fail, with
 INVALID_RECORD, and nothing of their batch is written.
 
-The ids come from `KnownSchemas`, what this node has read of the registry's log. An id that is not there may just be
-too new: such a batch waits until the log has been read to its end, for a second at most. If that does not work, the
-answer is NOT_ENOUGH_REPLICAS: of the errors after which every producer tries again, it is the one that says that
-nothing was written and that asks for no new metadata.
+The ids come from `KnownSchemas`, the part of the registry's log that this node has read. An unknown id may be too new:
+its batch waits until the log has been read to its end, for a second at most. If the log cannot be read, the batch gets
+NOT_ENOUGH_REPLICAS. Of the errors that every producer retries, it is the one that says that nothing was written and
+does not make the producer refresh its metadata.
 
-A batch that is in the log already, which a producer sends again, is not judged again: its answer is where it is, even
-if its schema has been deleted since. `broker.inspections` sees to that, and to the order of batches that wait.
+A duplicate of a batch that is already in the log is not checked again: it gets its old offset, even if its schema was
+deleted since. `broker.inspections` ensures that, and keeps the order of batches that wait.
 """
 
 import asyncio
@@ -37,21 +37,20 @@ class KnownSchemas(Protocol):
     """The registered schemas, as far as this node knows them. Subjects are in the default context."""
 
     def is_registered(self, subject: str, schema_id: int) -> bool:
-        """Whether a version of the subject that is not deleted has this id."""
+        """Return whether a version of the subject that is not deleted has this id."""
         ...
 
     def record_name(self, schema_id: int) -> str | None:
-        """The full name of what the schema describes; None if it has none, there is no such schema, or it takes a
-        `catch_up` to know it."""
+        """Return the full name of the schema's record; None if it has none, or is unknown until `catch_up`."""
         ...
 
     async def catch_up(self) -> bool:
-        """Read all that is registered by now; False if that cannot be. May be cancelled."""
+        """Read the registry's log to its present end; False if it cannot be read. May be cancelled."""
         ...
 
 
 class NoSchemas:
-    """Of a broker that cannot read any."""
+    """The schemas of a broker that cannot read a registry's log: none."""
 
     def is_registered(self, subject: str, schema_id: int) -> bool:
         return False
@@ -64,17 +63,17 @@ class NoSchemas:
 
 
 class SchemaJudge:
-    """Looks at the records of one batch, some at a time."""
+    """Checks the records of one batch, some at a time."""
 
     def __init__(self, schemas: KnownSchemas, topic: TopicName, rules: SchemaRules) -> None:
         self._schemas = schemas
         self._topic = topic
         self._rules = rules
-        # Whether there was an id that is not known; it may be known when more of the registry's log has been read.
+        # Whether a record had an unknown id, which may become known when more of the registry's log is read.
         self.found_unknown = False
 
     def __call__(self, columns: RecordColumns) -> dict[int, str]:
-        """Why records are refused, by their places in the columns."""
+        """Return why records are rejected, by their index in the columns."""
         problems: dict[int, str] = {}
         for part, strategy, bodies in (
             ("key", self._rules.key, columns.keys),
@@ -115,7 +114,7 @@ class SchemaJudge:
 
 
 class SchemaChecks:
-    """One for all connections of a broker."""
+    """Makes the checks for all connections of a broker."""
 
     def __init__(self, schemas: KnownSchemas) -> None:
         self._schemas = schemas
@@ -124,9 +123,10 @@ class SchemaChecks:
         return SchemaJudge(self._schemas, topic, rules)
 
     async def catch_up(self) -> bool:
-        """Read all that is registered by now; False if that could not be done for `CATCH_UP_SECONDS_MAX`.
+        """Read the registry's log to its present end; False if that fails for `CATCH_UP_SECONDS_MAX`.
 
-        An early failure is no answer: what the producer has sent meanwhile must get into the line first.
+        A failed read is retried until then: the producer's later batches must be queued before this one fails, so that
+        they fail with it. If one arrived later and were appended, the retry of this one would be out of order.
         """
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS_MAX):

@@ -1,4 +1,4 @@
-"""Topics that come into being because somebody asked for them (`auto.create.topics.enable`)."""
+"""Creates topics because a client requested their metadata (`auto.create.topics.enable`)."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from rookery.metadata.requests import NewTopic
 
 
 async def create_missing_topics(services: Services, names: Sequence[TopicName]) -> dict[TopicName, ErrorCode]:
-    """Create topics with the broker's defaults; the code to answer for each that is still missing afterwards.
+    """Create topics with the broker's defaults. Returns the error code of each topic that could not be created.
 
-    Two clients may ask for one topic at the same time: TOPIC_ALREADY_EXISTS is success here.
+    Two clients may request one topic at the same time: TOPIC_ALREADY_EXISTS is success here.
     """
     created = await services.controller.create_topics([NewTopic(name=name) for name in names])
     return {

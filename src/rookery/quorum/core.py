@@ -2,8 +2,9 @@
 
 Theory of operation. A replica is in one role (`roles` has the table). Replicas pull: followers fetch from the leader,
 and the position that a voter fetches from is its acknowledgement, because a voter syncs before it fetches. The leader's
-high watermark is the synced offset of a majority, its own included, and counts only once something of the leader's own
-epoch is in it. A replica changes its role by what requests and responses say about epochs and leaders, and by time.
+high watermark is the offset that a majority of the voters, the leader included, has synced; it advances only once a
+record of the leader's own epoch is below it. A replica changes its role when a request or response has a later epoch or
+a leader that it does not know, and when a deadline passes.
 
 Invariants, each of which the tests check:
 - `Save` comes before any effect that depends on the state in it, and the epoch never falls.
@@ -45,14 +46,15 @@ class QuorumCore(Transitions):
     """One replica: `start`, then `step` with one event at a time."""
 
     def start(self, now_ms: float) -> list[Effect]:
-        """Take up the role that the saved state and the log leave open; the first call."""
+        """Take the role that follows from the saved state and the log. Must be the first call."""
         self._begin(now_ms)
         before, log_epoch = self.state, self.log.last_epoch
         if log_epoch > before.epoch:
             self._become_unattached(log_epoch)
         elif before.leader_id == self.me.node_id:
-            # It may have lost records that it wrote in this epoch without a sync. If it led the epoch again, other
-            # records could take their offsets, and two replicas would have different ones under the same epoch.
+            # This replica led the epoch, and may have lost records that it wrote in it without a sync. If it led the
+            # epoch again, other records could take their offsets: replicas would have different records at one offset
+            # and epoch, which no comparison of logs can find.
             self._become_resigned()
         elif before.voted == self.me and before.leader_id is None and self.is_voter:
             self.role = Candidate({self.me.node_id}, set(), self._election_deadline_ms())
@@ -65,6 +67,7 @@ class QuorumCore(Transitions):
         return self._finish()
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
+        """Process one event; return the effects, which the shell carries out in order."""
         self._begin(now_ms)
         match event:
             case events.Tick():
@@ -95,7 +98,7 @@ class QuorumCore(Transitions):
         self._effects = []
 
     def _finish(self) -> list[Effect]:
-        self._pursue()
+        self._send_requests()
         return self._effects
 
     def _tick(self) -> None:
@@ -112,7 +115,7 @@ class QuorumCore(Transitions):
                 case Resigned():
                     self._become_unattached(self.epoch + 1)
                 case Prospective():
-                    self._give_up_asking(role)
+                    self._lose_pre_vote(role)
                 case _:
                     self._become_prospective()
 
@@ -154,7 +157,8 @@ class QuorumCore(Transitions):
             return self._epoch_response(ErrorCode.INVALID_VOTER_KEY)
         self._learn(request.epoch, request.leader_id)
         if isinstance(self.role, Prospective) and self.role.leader_id == request.leader_id:
-            # What others say of the leader that it no longer hears is old news; this is the leader itself.
+            # `_learn` ignores a leader that is known: a response of another replica must not end the pre-vote. This
+            # request comes from the leader itself, so it can be reached again.
             self._become_follower(self.epoch, request.leader_id)
         return self._epoch_response(ErrorCode.NONE)
 
@@ -163,15 +167,15 @@ class QuorumCore(Transitions):
             return self._epoch_response(ErrorCode.FENCED_LEADER_EPOCH)
         self._learn(request.epoch, request.leader_id)
         if isinstance(self.role, Follower) and self.is_voter:
-            # The leader is gone, and says so itself. Otherwise the first successor would lose its pre-votes to replicas
-            # that have just fetched, and every clean stop would waste an election.
+            # The leader itself reports that it has resigned. Without this, the replicas that have just fetched would
+            # refuse the first successor's pre-votes, and every clean stop would cost an election time-out.
             self.role.has_fetched = False
             self.role.deadline_ms = self._now_ms + self._successor_delay_ms(request.successors)
             self._tick()
         return self._epoch_response(ErrorCode.NONE)
 
     def _successor_delay_ms(self, successors: tuple[ReplicaKey, ...]) -> int:
-        """The best successor begins immediately, each later one waits twice as long as the one before it."""
+        """Return the delay of this replica's election: 0 for the best successor, then doubled with each position."""
         position = next((i for i, key in enumerate(successors) if key.matches(self.me)), len(successors))
         if position == 0 and successors:
             return 0
@@ -191,6 +195,8 @@ class QuorumCore(Transitions):
         else:
             match self.log.compare(request.last.offset, request.last.epoch):
                 case Diverging(end):
+                    # Without a note of the position: the replica has other records below it. If they counted, the high
+                    # watermark could pass records that no majority has.
                     self._respond(request_id, self._fetch_response(diverging=end))
                 case SnapshotNeeded(snapshot):
                     leader.progress.heard(request.replica, now_ms=self._now_ms)
@@ -199,6 +205,7 @@ class QuorumCore(Transitions):
                     self._take_fetch(leader, request_id, request)
 
     def _take_fetch(self, leader: Leader, request_id: RequestId, request: FetchRequest) -> None:
+        """Note the replica's position, and park the fetch until there is something to send or its time has passed."""
         offset, end = request.last.offset, self.log.end_offset
         leader.progress.fetched(request.replica, offset, leader_end=end, now_ms=self._now_ms)
         self._parked[request_id] = Parked(request, self._now_ms + request.wait_ms)
@@ -206,7 +213,7 @@ class QuorumCore(Transitions):
         self._wake_fetches()
 
     def _wake_fetches(self) -> None:
-        """Answer the fetches that have something to get. A follower also waits for the high watermark (KIP-1166)."""
+        """Respond to the fetches for which there are records, or a higher high watermark (KIP-1166)."""
         for request_id, (request, deadline_ms) in list(self._parked.items()):
             has_records = request.last.offset < self.log.end_offset
             if has_records or request.high_watermark < self._known_high_watermark() or deadline_ms <= self._now_ms:
@@ -217,7 +224,7 @@ class QuorumCore(Transitions):
         self._effects.append(events.SendRecords(request_id, self._fetch_response(), request.last.offset))
 
     def _known_high_watermark(self) -> Offset:
-        """What a leader may say: before something of its epoch is committed, it does not know what is."""
+        """Return the high watermark to report; it is unknown (-1) until a record of this epoch is committed."""
         return self.high_watermark if isinstance(self.role, Leader) and self.role.has_committed else -1
 
     def _fetch_response(
@@ -248,7 +255,7 @@ class QuorumCore(Transitions):
             return
         reached = leader.progress.majority_offset(self.voters, self.me, self.log.synced_offset)
         # A majority that has only records of earlier epochs proves nothing: a replica with a later epoch in its log
-        # could still be elected, and would cut them (figure 8 of the Raft paper).
+        # could still be elected, and would truncate them (figure 8 of the Raft paper).
         if reached <= leader.start_offset or (leader.has_committed and reached <= self.high_watermark):
             return
         is_first, leader.has_committed = not leader.has_committed, True
@@ -267,7 +274,7 @@ class QuorumCore(Transitions):
         if is_newest_fetch:
             self._fetch_id = None
         if response.epoch < self.epoch:
-            # An answer from before this replica learnt of its epoch.
+            # The response was made in an earlier epoch: what it says does not hold for this one.
             self._back_off(sent.to)
             return
         self._learn(response.epoch, response.leader_id)
@@ -290,6 +297,7 @@ class QuorumCore(Transitions):
             return
         assert isinstance(role, Prospective | Candidate)
         if request.pre_vote and response.error is ErrorCode.UNSUPPORTED_VERSION:
+            # The voter does not have pre-votes (KIP-996) and grants none: only a vote in a new epoch can succeed.
             self._become_candidate()
             return
         (role.granted if response.granted else role.refused).add(sent.to)
@@ -300,7 +308,7 @@ class QuorumCore(Transitions):
         if response.error is not ErrorCode.NONE:
             self._back_off(sent.to)
             return
-        # The response is about another epoch, or about a log that this replica no longer has.
+        # The response is about another epoch, or about an end of the log that has changed since the request.
         if not isinstance(role, Follower) or request.epoch != self.epoch or request.last != self.log.end:
             return
         self._has_leader_failed = False
@@ -315,7 +323,10 @@ class QuorumCore(Transitions):
             self._append_fetched(request, response)
 
     def _truncate_to(self, diverging: LogPosition) -> None:
-        """Cut what the leader does not have. The high watermark of a diverging response says nothing about this log."""
+        """Remove the records that the leader does not have.
+
+        The high watermark of a diverging response is not used: this log may still differ below it.
+        """
         own = self.log.end_of_epoch(diverging.epoch)
         end_offset = min(diverging.offset, own.offset)
         if end_offset < self.high_watermark:
@@ -359,7 +370,7 @@ class QuorumCore(Transitions):
         self._back_off(sent.to)
         if request_id == self._fetch_id:
             self._fetch_id = None
-            # Another node may know of a newer leader.
+            # The next fetch goes to another node, which may know a newer leader.
             self._has_leader_failed = sent.to is not None
 
     def _back_off(self, to: NodeId | None) -> None:
@@ -367,8 +378,8 @@ class QuorumCore(Transitions):
 
     # Requests of this replica.
 
-    def _pursue(self) -> None:
-        """Send what the role needs to have answered, unless it is under way or failed a moment ago."""
+    def _send_requests(self) -> None:
+        """Send the requests of the role, except those that are in flight or failed within the retry backoff."""
         match self.role:
             case Prospective() | Candidate() as role:
                 asked = role.granted | role.refused
@@ -387,6 +398,7 @@ class QuorumCore(Transitions):
         return VoteRequest(self.epoch, self.me, voter, self.log.end, isinstance(self.role, Prospective))
 
     def _announce(self, role: Leader) -> None:
+        """Send BeginQuorumEpoch to the voters that have not answered it, again after half a fetch time-out."""
         if role.deadline_ms > self._now_ms:
             return
         role.deadline_ms = self._now_ms + self._settings.fetch_timeout_ms / 2 if role.unaware else inf
@@ -396,8 +408,9 @@ class QuorumCore(Transitions):
                 self._send_once(node_id, BeginEpochRequest(self.epoch, self.me.node_id, voter.key))
 
     def _fetch(self) -> None:
-        """Fetch what comes next, from the leader or from a node that may know it. A voter syncs first."""
-        # Its fetch says that it has everything before the offset: it must not lose that with the power.
+        """Fetch the next records from the leader, or from a node that may know the leader. A voter syncs first."""
+        # A voter's fetch acknowledges all records before its offset. If they were not synced, a power loss would remove
+        # records that the leader counts as committed.
         if self.is_voter and self.log.synced_offset < self.log.end_offset:
             return
         if self._fetch_id is not None or self._downloading is not None:
@@ -405,14 +418,14 @@ class QuorumCore(Transitions):
         to = self.leader_id if isinstance(self.role, Follower) and not self._has_leader_failed else None
         if self._retry_at_ms.get(to, 0) > self._now_ms:
             return
-        # After one attempt elsewhere, it is the leader's turn again.
+        # Only one fetch goes to another node; the next one goes to the leader again.
         self._has_leader_failed = False
         request = FetchRequest(self.epoch, self.me, self.log.end, self.high_watermark, self._settings.fetch_wait_ms)
         self._fetch_id = self._send(to, request)
 
     def _send_once(self, to: NodeId, request: Request) -> None:
-        is_under_way = any(sent.to == to and sent.request == request for sent in self._sent.values())
-        if not is_under_way and self._retry_at_ms.get(to, 0) <= self._now_ms:
+        is_in_flight = any(sent.to == to and sent.request == request for sent in self._sent.values())
+        if not is_in_flight and self._retry_at_ms.get(to, 0) <= self._now_ms:
             self._send(to, request)
 
     def _send(self, to: NodeId | None, request: Request) -> RequestId:

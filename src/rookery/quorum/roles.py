@@ -1,25 +1,25 @@
-"""The roles of a replica, as values of the core: what each remembers, and when it stops waiting. Pure.
+"""The roles of a replica, as values of the core: the state of each, and its deadline. Pure.
 
-    Unattached   knows no leader of its epoch; looks for one, and stands for election when its time is up
-    Prospective  asks the voters whether they would vote for it, without changing its epoch (KIP-996)
-    Candidate    has begun a new epoch, voted for itself, and asks for votes
+    Unattached   has no known leader in its epoch; looks for one, and begins an election at its deadline
+    Prospective  requests pre-votes: whether the voters would vote for it, without changing its epoch (KIP-996)
+    Candidate    has begun a new epoch, voted for itself, and requests votes
     Leader       has a majority of the votes of its epoch
-    Resigned     led its epoch and does so no more, or led it before a restart
-    Follower     knows the leader of its epoch and fetches from it
+    Resigned     led its epoch and no longer does, or led it before a restart
+    Follower     fetches from the known leader of its epoch
 
 | from | event | to |
 | --- | --- | --- |
 | Unattached, Candidate | election time-out | Prospective |
 | Follower | no successful fetch for the fetch time-out | Prospective |
-| Prospective | a majority would vote for it | Candidate, in the next epoch |
-| Prospective | too many would not; election time-out | Follower if it knows a leader, else Unattached; same epoch |
+| Prospective | a majority grants its pre-vote | Candidate, in the next epoch |
+| Prospective | no majority can grant it any more; election time-out | Follower if it had a leader, else Unattached |
 | Candidate | a majority voted for it | Leader |
-| Leader | no majority heard of for 1.5 fetch time-outs; the node stops | Resigned |
+| Leader | no fetches of a majority for 1.5 fetch time-outs; the node stops | Resigned |
 | Resigned | election time-out | Unattached, in the next epoch |
 | all but Leader and Resigned | learns the leader of its epoch | Follower |
 | all | learns of a later epoch | Follower if its leader is known, else Unattached |
 
-Replicas that are no voters (observers) are Unattached or Follower only, and never time out.
+Replicas that are not voters (observers) are Unattached or Follower only, and never time out.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Unattached:
 
 @dataclass(slots=True)
 class Ballot:
-    """The votes that one round of questions got, by node id."""
+    """The votes of one election or pre-vote, by node id."""
 
     granted: set[NodeId] = field(default_factory=set)
     refused: set[NodeId] = field(default_factory=set)
@@ -46,7 +46,7 @@ class Ballot:
 
 @dataclass(slots=True)
 class Prospective(Ballot):
-    """`leader_id` is the leader of the epoch that it no longer hears of, if there was one."""
+    """`leader_id` is the leader of the epoch that did not respond for a fetch time-out, if there was one."""
 
     deadline_ms: float = inf
     leader_id: NodeId | None = None
@@ -63,10 +63,11 @@ class Leader:
 
     start_offset: Offset
     progress: Progress
-    # Voters that have not answered BeginQuorumEpoch, and when they are asked again.
+    # Voters that have not answered BeginQuorumEpoch.
     unaware: set[NodeId]
+    # When BeginQuorumEpoch is sent to them again.
     deadline_ms: float = inf
-    # Whether something of its own epoch is committed: before that it has no high watermark of its own.
+    # Whether a record of its own epoch is committed: before that, the high watermark of the cluster is unknown to it.
     has_committed: bool = False
 
 
@@ -82,7 +83,8 @@ class Resigned:
 class Follower:
     leader_id: NodeId
     deadline_ms: float = inf
-    # Whether it has fetched from this leader. Then it refuses pre-votes: the leader lives, whatever others see.
+    # Whether it has fetched from this leader. Then it refuses pre-votes: a replica that is cut off from a live leader
+    # must not depose it.
     has_fetched: bool = False
 
 

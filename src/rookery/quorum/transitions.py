@@ -1,4 +1,4 @@
-"""The state of a replica of the quorum, and how it passes from role to role. Pure; `core` decides when.
+"""The state of a replica of the quorum, and its transitions between roles. Pure; `core` decides when they happen.
 
 Every transition saves what must survive a restart (`Save`), before any effect that depends on it.
 """
@@ -46,7 +46,7 @@ class Parked(NamedTuple):
 
 
 class Transitions:
-    """One replica. `role`, `epoch`, `leader_id` and `high_watermark` say where it stands."""
+    """One replica. `role`, `epoch`, `leader_id` and `high_watermark` are its state."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Transitions:
         self._last_request_id: RequestId = 0
         self._sent: dict[RequestId, Sent] = {}
         self._parked: dict[RequestId, Parked] = {}
-        # When a node is asked again after a request to it failed; None stands for the bootstrap servers.
+        # The earliest time of the next request to a node, after one failed; None stands for the bootstrap servers.
         self._retry_at_ms: dict[NodeId | None, float] = {}
         self._fetch_id: RequestId | None = None
         self._has_leader_failed = False
@@ -96,7 +96,7 @@ class Transitions:
 
     @property
     def deadline_ms(self) -> float:
-        """When `step(Tick())` has something to do, whatever else happens."""
+        """The time at which `step(Tick())` has to be called."""
         waiting = [self.role.deadline_ms, *(parked.deadline_ms for parked in self._parked.values())]
         waiting += [at_ms for at_ms in self._retry_at_ms.values() if at_ms > self._now_ms]
         if isinstance(self.role, Leader):
@@ -119,7 +119,7 @@ class Transitions:
         self._retry_at_ms.clear()
 
     def _refuse_parked(self) -> None:
-        """Answer the fetches that wait, after this node has stopped leading."""
+        """Respond to the parked fetches with NOT_LEADER_OR_FOLLOWER, after this node has stopped leading."""
         for request_id in list(self._parked):
             del self._parked[request_id]
             self._respond(request_id, self._fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -132,7 +132,8 @@ class Transitions:
 
     def _become_follower(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
         self._leave_role()
-        # A vote in this epoch stays: it could still be asked for by a candidate that does not know the leader.
+        # A vote of this epoch is kept. Without it, this replica could vote a second time in the epoch, for a candidate
+        # that does not know the leader, and the epoch could get two leaders.
         self._save(epoch, leader_id, self.state.voted if epoch == self.epoch else None)
         self.role = Follower(leader_id, self._fetch_deadline_ms())
         self._refuse_parked()
@@ -152,6 +153,7 @@ class Transitions:
     def _become_leader(self, granted: set[NodeId]) -> None:
         self._leave_role()
         self._save(self.epoch, self.me.node_id, self.state.voted)
+        # The first record of the epoch: until it is committed, no record of an earlier epoch is.
         start_offset = self.log.append(self.epoch, 1)
         granting = tuple(key for key in self.voters.keys if key.node_id in granted)
         self._effects.append(events.AppendLeaderChange(self.epoch, start_offset, granting))
@@ -166,7 +168,9 @@ class Transitions:
         self._refuse_parked()
 
     def _learn(self, epoch: LeaderEpoch, leader_id: NodeId | None) -> None:
-        """Take over what another replica says about the newest epoch and its leader."""
+        """Adopt a later epoch, or the leader of the present one, from another replica's request or response."""
+        # Another replica may still report this node as the leader of an epoch that it led before a restart. It must not
+        # follow itself.
         if leader_id == self.me.node_id:
             leader_id = None
         if epoch > self.epoch:
@@ -188,11 +192,11 @@ class Transitions:
         return self._now_ms + self._settings.fetch_timeout_ms if self.is_voter else inf
 
     def _check_quorum_ms(self, leader: Leader) -> float:
-        """When a leader that no majority fetches from resigns: one that is cut off would otherwise lead for ever."""
+        """Return when a leader without fetches of a majority resigns. If it is cut off, it would lead for ever."""
         return leader.progress.majority_heard_ms(self.voters, self.me) + 1.5 * self._settings.fetch_timeout_ms
 
-    def _give_up_asking(self, role: Prospective) -> None:
-        """The pre-votes are lost: wait for the leader again, or for another election time-out."""
+    def _lose_pre_vote(self, role: Prospective) -> None:
+        """Return to the leader, or wait for another election time-out: a majority did not grant its pre-vote."""
         if role.leader_id is not None:
             self._become_follower(self.epoch, role.leader_id)
         else:
@@ -204,10 +208,11 @@ class Transitions:
                 if has_won(role, self.voters):
                     self._become_candidate()
                 elif has_lost(role, self.voters):
-                    self._give_up_asking(role)
+                    self._lose_pre_vote(role)
             case Candidate() as role if has_won(role, self.voters):
                 self._become_leader(role.granted)
-            # A candidate that has lost waits for the rest of its time: the winner may be about to tell it.
+            # A candidate that has lost keeps its role until its deadline: if there is a winner, it sends
+            # BeginQuorumEpoch.
 
     def _respond(self, request_id: RequestId, response: Response) -> None:
         self._effects.append(events.Respond(request_id, response))

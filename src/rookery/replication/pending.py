@@ -1,7 +1,7 @@
 """Waiting requests: acknowledgements that wait for replicas or an fsync, and fetches that wait for data (a long poll).
 
 A waiter names the partitions whose change may complete it, and a deadline. A change marks its partition. All marks of
-one turn of the event loop are processed together at the end of the turn: a request that appends to a hundred
+one turn of the event loop are processed together at the beginning of the next one: a request that appends to a hundred
 partitions, or a hundred appends to one partition, wake a waiter once.
 
 Pure: the loop's `call_soon` and `call_later` are injected. Waiters complete by callback; a caller that needs a future
@@ -70,6 +70,7 @@ class Pending:
         return len({waiter for waiters in self._waiters.values() for waiter in waiters})
 
     def park(self, waiter: Waiter, *, timeout_seconds: float) -> None:
+        """Keep a request until an attempt completes it, it is cancelled, or its time has passed."""
         for partition in waiter.partitions:
             self._waiters.setdefault(partition, {})[waiter] = None
         waiter._pending = self

@@ -106,7 +106,8 @@ class RecordsDeleted(NamedTuple):
 # A module-level name for the hot path: in Python 3.11 the lookup of an enum member takes ten times as long.
 _OK = ErrorCode.NONE
 _STORAGE_APPENDED = Appended(ErrorCode.KAFKA_STORAGE_ERROR)
-# Nothing was appended: the batch has to be inspected first, and that may take too long for the event loop.
+# The outcome of an append that wrote nothing because the batch has to be inspected first. Compared by identity: its
+# error code is never sent.
 NOT_INSPECTED = Appended(ErrorCode.UNKNOWN_SERVER_ERROR)
 _STORAGE_FETCHED = Fetched(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -325,16 +326,17 @@ class Replica:
         )
 
     def _appended(self) -> None:
+        """Advance the local end offset after an append, or request the fsync that must come first."""
         state, log = self.state, self.log
         # Followers read up to the end of the log: an append can complete their long polls before it is committed.
-        is_relevant = len(state.replicas) > 1
+        may_complete = len(state.replicas) > 1
         if log.needs_flush:
             self._flush(self)
         # While an fsync runs, the local end offset stays: the new records follow unsynced ones, and the high watermark
         # would pass records that a power loss can still remove. `flushed` moves it.
         elif not self.is_flushing:
-            is_relevant |= state.local_end_moved(log.end_offset)
-        if is_relevant:
+            may_complete |= state.local_end_moved(log.end_offset)
+        if may_complete:
             self._changed(self)
 
     def notify_failure(self) -> None:

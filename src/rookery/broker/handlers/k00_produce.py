@@ -1,25 +1,26 @@
 """Produce (0): append one batch per partition to logs that this broker leads.
 
 Stage 1 checks each batch (header and CRC only), stamps it and appends the same bytes, in the order of the connection's
-requests. The answer follows at once unless it has to wait: `acks=all` for the in-sync replicas, and any `acks` but 0
-for the fsync that `flush.messages` asks for; what does not get there in time is answered with REQUEST_TIMED_OUT.
+requests. The response is sent immediately unless it has to wait: with `acks=all` for the in-sync replicas, and with any
+`acks` but 0 for the fsync that `flush.messages` requires. Batches that are not acknowledged within the request's
+time-out get REQUEST_TIMED_OUT.
 
-- `acks=0` has no answer; an error closes the connection, which is how the client learns of it.
-- A batch that the log has already (same producer, epoch and sequence) is answered with its old offset and no error. If
-  the old batch belongs to a transaction that has ended, the new one is refused: TRANSACTION_ABORTABLE, up to v10
-  UNKNOWN_PRODUCER_ID, the error after which clients of that age abort and ask for a new epoch.
-- Partitions fail on their own: NOT_ENOUGH_REPLICAS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD and
-  INVALID_TIMESTAMP (with an error for each record at fault), OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR and so
-  on.
-- A transactional batch that begins its producer's transaction on a partition needs the coordinator's consent, as
-  `broker.verification` tells. Where that has to be waited for, the whole request is appended when it is there, and
-  later requests with the same transactional id go behind it. A marker in between makes it INVALID_TXN_STATE.
-- Where a topic's configuration asks for a look at the records, as `broker.inspections` tells, a batch may have to wait
-  for it. It is appended afterwards, and the answer waits for it.
+- `acks=0` has no response. After an error the connection is closed, which tells the client that records were lost.
+- A batch that is already in the log (same producer, epoch and sequence) gets its old offset and no error. If the old
+  batch belongs to a transaction that has ended, the new one is rejected: TRANSACTION_ABORTABLE, up to v10
+  UNKNOWN_PRODUCER_ID, the error after which clients of that age abort and request a new epoch.
+- Each partition has its own error: NOT_ENOUGH_REPLICAS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD and
+  INVALID_TIMESTAMP (with an error for each invalid record), OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR and
+  others.
+- A transactional batch that begins its producer's transaction on a partition is verified first (`broker.verification`).
+  If the result is not available immediately, the whole request is appended later, and later requests with the same
+  transactional id after it. If a marker ends the producer's transaction meanwhile, the batch gets INVALID_TXN_STATE.
+- If a topic's configuration requires an inspection of the records (`broker.inspections`), a batch may be appended
+  later, and the response waits for it.
 
-Versions: v0 to v2 carry old message formats; they are advertised, for the sake of old clients, and refused with
-UNSUPPORTED_VERSION. v3 is the first with v2 batches. v5 log start offset. v7 may use zstd. v8 record errors and
-messages. v9 flexible. v10 the current leader, where this broker is not it (KIP-951). v11 may answer
+Versions: v0 to v2 carry old message formats; they are advertised for old clients, which need them in ApiVersions, and
+rejected with UNSUPPORTED_VERSION. v3 is the first with v2 batches. v5 log start offset. v7 may use zstd. v8 record
+errors and messages. v9 flexible. v10 the current leader, if this broker is not the leader (KIP-951). v11 may return
 TRANSACTION_ABORTABLE. v12 adds partitions to their transaction (KIP-890). v13 names topics by id.
 """
 
@@ -52,7 +53,7 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Handler
 
 
 def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
-    """Reply to a request whose batches are appended or being inspected, immediately if nothing has to be waited for."""
+    """Return the reply to a request whose batches are appended or being inspected, or an awaitable of it."""
     inspected = appends.inspected
     if inspected is not None and inspected.must_wait:
         return _reply_after(inspected.wait(), appends, timeout_ms)
@@ -60,8 +61,8 @@ def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
         _close_on_error(appends)
         return None
     acknowledgements = appends.acknowledgements
-    # An append may have been acknowledged while another batch was inspected. No later change wakes a response that is
-    # delayed for it: the response would be sent at its deadline.
+    # All appends may have been acknowledged while another batch was inspected. Then no later change of their partitions
+    # would wake the response, and it would be sent at its deadline.
     if acknowledgements is None or acknowledgements.are_settled():
         return appends.reply()
     return acknowledgements.wait(appends.context.services.pending, timeout_ms, appends.reply)
@@ -74,6 +75,7 @@ async def _reply_after(appended: Awaitable[None], appends: Appends, timeout_ms: 
 
 
 def _close_on_error(appends: Appends) -> None:
+    """Raise ProtocolError, which closes the connection, if an append has failed."""
     for name, topic_id, results in appends.topics:
         for result in results:
             if result.error_code != ErrorCode.NONE:
@@ -82,7 +84,7 @@ def _close_on_error(appends: Appends) -> None:
 
 
 def refuse_old_version(version: int, frame: memoryview, position: int) -> list[bytes]:
-    """The answer to v0 to v2: every partition UNSUPPORTED_VERSION."""
+    """Return the response to v0 to v2: every partition has UNSUPPORTED_VERSION."""
     try:
         return [_encode_refusal(version, frame, position)]
     except struct.error as error:
@@ -90,7 +92,10 @@ def refuse_old_version(version: int, frame: memoryview, position: int) -> list[b
 
 
 def _encode_refusal(version: int, frame: memoryview, position: int) -> bytes:
-    """Copies the request's structure: acks, timeout, then arrays of topics and their partitions with records."""
+    """Encode a response with the topics and partitions of the request.
+
+    The request is acks, time-out, then arrays of topics and their partitions with records, which are skipped.
+    """
     out = bytearray()
     acks, _, topic_count = struct.unpack_from(">hii", frame, position)
     if acks == ACKS_NONE:

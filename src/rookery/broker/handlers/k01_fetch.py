@@ -1,21 +1,21 @@
 """Fetch (1): batches from partitions that this broker leads, as ranges of files that the connection sends.
 
-The answer follows at once if there are `min_bytes` to send, a partition fails, or the client does not want to wait;
-otherwise the fetch is parked until appends bring enough or `max_wait_ms` is over. Whoever reads first gets at least one
-batch, however large, so that every reader makes progress; apart from that the limits are the request's, each
-partition's, and the broker's `fetch.max.bytes`. Consumers see records below the high watermark, replicas all. With
-`read_committed` they see those below the last stable offset, and hear which transactions among them were aborted: the
-records of these are sent like all others, and the client skips them.
+The response is sent immediately if `min_bytes` are readable, a partition fails, or the client does not wait. If not,
+the fetch is parked until enough records are appended or `max_wait_ms` has passed. The first partition that has records
+returns at least one batch, whatever its size, so that every reader makes progress. Apart from that the limits are the
+request's, each partition's, and the broker's `fetch.max.bytes`. Consumers read below the high watermark, replicas to
+the end of the log. With `read_committed` consumers read below the last stable offset, and the response lists the
+aborted transactions in the range: their records are sent like all others, and the client skips them.
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (the session's topic was
-deleted and made anew), OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
-KAFKA_STORAGE_ERROR; for the session: see `fetch_sessions`. A partition that does not exist does not cut the wait short.
+deleted and created again), OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+KAFKA_STORAGE_ERROR; for the session: see `fetch_sessions`. A partition that does not exist does not end the wait.
 
 Versions: v4 is the first with v2 batches. v5 log start offset (up to v5 a failed disk is NOT_LEADER_OR_FOLLOWER). v7
-sessions. v9 current leader epoch. v10 may carry zstd; before, a topic with compression.type=zstd is refused with
+sessions. v9 current leader epoch. v10 may carry zstd; before, a topic with compression.type=zstd is rejected with
 UNSUPPORTED_COMPRESSION_TYPE. v11 rack and preferred replica (always -1). v12 flexible, last fetched epoch and the
-diverging epoch in answer to it. v13 names topics by id. v15 moves the replica id. v16 the current leader where this
-broker is not it. v17 and v18 concern replicas.
+diverging epoch in response to it. v13 names topics by id. v15 moves the replica id. v16 the current leader if this
+broker is not the leader. v17 and v18 concern replicas.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
@@ -124,17 +124,18 @@ def _topic_key(name: str | None, topic_id: UUID | None) -> str | UUID:
 
 
 class _Fetch:
-    """One request's reads, first when it arrives and once more when it has waited."""
+    """The reads of one request: one when it arrives, and another one after it has waited."""
 
-    __slots__ = ("_context", "_cut_short", "_request", "_results", "_session", "_wanted", "sizes")
+    __slots__ = ("_context", "_must_answer", "_request", "_results", "_session", "_wanted", "sizes")
 
     def __init__(self, context: RequestContext, request: FetchRequest, session: FetchContext) -> None:
         self._context = context
         self._request = request
         self._session = session
         self._results: list[tuple[SessionPartition, Fetched]] = []
-        self._cut_short = False
-        # The readable bytes of the partitions that are worth waiting for, and what is wanted of them.
+        # Whether a partition has failed, or its reader must truncate: the response is not delayed then.
+        self._must_answer = False
+        # The readable bytes of each partition that can end the wait, and the parameters of its read.
         self.sizes: dict[TopicPartition, int] = {}
         self._wanted: dict[TopicPartition, Wanted] = {}
 
@@ -146,7 +147,7 @@ class _Fetch:
     def _read_some(
         self, partitions: Sequence[SessionPartition], remaining: int, at_least_one: bool
     ) -> tuple[int, bool]:
-        """Read these partitions; what is left of the limits."""
+        """Read some of the partitions; return the bytes that are left, and whether no partition had records yet."""
         for partition in partitions:
             fetched = self._read_partition(partition, remaining, at_least_one)
             self._results.append((partition, fetched))
@@ -162,7 +163,7 @@ class _Fetch:
             left = self._read_some(some, *left)
 
     async def answer_in_slices(self) -> Reply:
-        """The whole of a fetch of many partitions. Other connections are served between the slices."""
+        """Read, wait and respond for a fetch of many partitions. Other connections are served between the slices."""
         await self._read_in_slices()
         if not self.can_answer:
             await delay_response(
@@ -173,7 +174,7 @@ class _Fetch:
                 finish=lambda: None,
             )
             await self._read_in_slices()
-        encode = self._response()
+        encode = self._prepare_response()
         return self._context.reply(await in_worker(encode))
 
     @property
@@ -186,16 +187,16 @@ class _Fetch:
 
     @property
     def _has_enough(self) -> bool:
-        return self._cut_short or sum(self.sizes.values()) >= min(self._request.min_bytes, self._max_bytes)
+        return self._must_answer or sum(self.sizes.values()) >= min(self._request.min_bytes, self._max_bytes)
 
     def is_ready(self, changed: Set[TopicPartition]) -> bool:
-        """Whether the partitions that changed bring enough to answer."""
+        """Read the partitions that changed; return whether the response has enough bytes now, or an error."""
         for partition in self.sizes.keys() & changed:
             wanted = self._wanted[partition]
             replica = self._context.services.replicas.find(partition)
             if isinstance(replica, ErrorCode):
                 return True
-            self._note(partition, wanted, self._read_replica(replica, wanted, wanted.max_bytes, True))
+            self._update_size(partition, wanted, self._read_replica(replica, wanted, wanted.max_bytes, True))
         return self._has_enough
 
     def finish(self) -> Reply:
@@ -211,12 +212,14 @@ class _Fetch:
             if partition.topic is None:
                 return Fetched(ErrorCode.UNKNOWN_TOPIC_ID)
         topic_partition = TopicPartition(partition.topic, index)
+        # Not in `sizes`: a client that fetches a missing partition with others would get a response without a wait each
+        # time, and poll in a busy loop.
         if not replicas.exists(topic_partition):
             return Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         fetched = self._read_found(
             replicas.find(topic_partition), partition, min(partition.wanted.max_bytes, remaining), at_least_one
         )
-        self._note(topic_partition, partition.wanted, fetched)
+        self._update_size(topic_partition, partition.wanted, fetched)
         return fetched
 
     def _read_found(
@@ -241,17 +244,18 @@ class _Fetch:
             at_least_one=at_least_one,
         )
 
-    def _note(self, partition: TopicPartition, wanted: Wanted, fetched: Fetched) -> None:
+    def _update_size(self, partition: TopicPartition, wanted: Wanted, fetched: Fetched) -> None:
         self._wanted[partition] = wanted
         self.sizes[partition] = fetched.size_bytes
         if fetched.error_code is not _OK or fetched.diverging_epoch is not None:
-            self._cut_short = True
+            self._must_answer = True
 
     def answer(self) -> Reply:
-        return self._context.reply(self._response()())
+        encode = self._prepare_response()
+        return self._context.reply(encode())
 
-    def _response(self) -> Callable[[], list[Buffer | FileSlice]]:
-        """Tell the session, and return what encodes the response."""
+    def _prepare_response(self) -> Callable[[], list[Buffer | FileSlice]]:
+        """Close the request in its session, and return the function that encodes the response."""
         services = self._context.services
         error_code, session_id, results = services.fetch_sessions.close(
             self._session, self._results, now_ms=services.clock.now_ms()
@@ -265,7 +269,7 @@ class _Fetch:
     def _group(
         self, results: Iterable[tuple[SessionPartition, Fetched]]
     ) -> tuple[Sequence[FetchTopicResult], set[NodeId]]:
-        """The results by topic, in their order, and the leaders that they point to."""
+        """Return the results by topic, in order, and the leaders that they refer clients to."""
         topics: list[FetchTopicResult] = []
         leaders: set[NodeId] = set()
         for topic, group in groupby(results, key=lambda result: result[0].key[0]):
