@@ -1,4 +1,4 @@
-"""kio's own reader and writer as the oracle: random kio messages, their bytes, and the same as our `Message`s."""
+"""kio's reader and writer as the oracle: random kio messages, their bytes, and the equivalent `Message`s."""
 
 import dataclasses
 import datetime
@@ -22,7 +22,7 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 def all_messages() -> Iterator[tuple[int, int, str]]:
-    """(api key, version, direction) of every message that kio has."""
+    """Yield (api key, version, direction) of every message that kio has."""
     for api_key, name in api_key_map.items():
         for version in schema_name_map[name]:
             yield api_key, version, "request"
@@ -55,7 +55,7 @@ def random_entity(schema: Any, chance: random.Random, *, items_max: int = 3) -> 
 def _random_value(field: "dataclasses.Field[Any]", chance: random.Random, items_max: int) -> Any:
     kafka_type = field.metadata.get("kafka_type", "")
     annotation, nullable = _without_none(field.type)
-    # kio writes a tagged field as if it could not be null, because null is what most of them default to.
+    # kio cannot write null into a tagged field: for most of them null is the default, which is left out.
     if nullable and "tag" not in field.metadata and chance.random() < 0.3:
         return None
     if get_origin(annotation) is tuple:
@@ -102,7 +102,7 @@ _PRIMITIVES: dict[str, Callable[[random.Random], Any]] = {
 
 
 def to_message(entity: Any) -> Message:
-    """A kio message as ours, by the naming rules of the codec's contract."""
+    """Convert a kio message to a `Message`, with the naming rules of the codec."""
     message = Message()
     for field in dataclasses.fields(entity):
         kafka_type = field.metadata.get("kafka_type", "")

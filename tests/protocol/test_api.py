@@ -1,4 +1,4 @@
-"""The API table against the schema."""
+"""The API table, compared with the schema."""
 
 from kio.schema.index import api_key_map, schema_name_map
 
@@ -6,7 +6,7 @@ from rookery.protocol.api import DEFINED, SERVED, ApiKey, is_defined, is_flexibl
 from tests.protocol import oracle
 
 
-def test_the_table_is_the_schemas() -> None:
+def test_the_table_equals_the_schema() -> None:
     assert set(DEFINED) == set(api_key_map)
     for api_key, name in api_key_map.items():
         assert ApiKey(api_key).name.lower() == name
@@ -23,7 +23,7 @@ def test_produce_is_advertised_from_zero_and_served_from_three() -> None:
     ]
 
 
-def test_what_is_not_served() -> None:
+def test_versions_that_are_not_served() -> None:
     assert not is_served(ApiKey.LEADER_AND_ISR, 0)
     assert not is_served(ApiKey.VOTE, 0)
     assert not is_served(12345, 0)

@@ -1,4 +1,4 @@
-"""The client's side of the hand-written Produce and Fetch against the general codec, for every version."""
+"""The client's side of the hand-written Produce and Fetch, compared with the general codec for every version."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ def test_produce_requests_are_written_as_the_codec_writes_them(version: int) -> 
         for topic in message.topic_data:
             partitions = []
             for partition in topic.partition_data:
-                # Null records are nothing that a producer sends.
+                # A producer never sends null records.
                 partition.records = partition.records or b""
                 cut = chance.randint(0, len(partition.records))
                 partitions.append((partition.index, [partition.records[:cut], partition.records[cut:]]))
@@ -68,7 +68,7 @@ def test_produced_records_are_not_copied(version: int) -> None:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_383, 16_384, 70_000])
-def test_records_of_any_size_have_their_size_in_front(version: int, size: int) -> None:
+def test_the_size_precedes_records_of_any_size(version: int, size: int) -> None:
     topics = [("t", UUID(int=1), [(0, [bytes(size)]), (1, [])])]
     parts = produce.encode_produce_request(version, transactional_id="x", acks=-1, timeout_ms=1, topics=topics)
     ((_, _, partitions),) = produce.decode_produce(version, joined(parts)).topics
@@ -98,7 +98,7 @@ def produce_results(message: Message, version: int) -> produce.ProduceResponse:
 
 
 def unless_default(value: Any, *names: str) -> Any:
-    """A tagged struct as a tuple, None where it has its default."""
+    """Return a tagged struct as a tuple, None if it has its default value."""
     if value is None or all(getattr(value, name) == -1 for name in names):
         return None
     return tuple(getattr(value, name) for name in names)
@@ -121,7 +121,7 @@ def test_produce_responses_read_as_the_codec_reads_them(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_what_the_broker_answers_is_what_the_producer_reads(version: int) -> None:
+def test_the_producer_reads_what_the_broker_writes(version: int) -> None:
     results = [produce.ProducePartitionResult(3, 0, 100, -1, 5 if version >= 5 else -1)]
     named = ("t", None) if version < 13 else (None, UUID(int=5))
     data = produce.encode_produce_response(version, [(*named, results)], throttle_time_ms=9)
@@ -139,7 +139,7 @@ def test_fetch_requests_are_written_as_the_codec_writes_them(version: int) -> No
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_a_consumer_gives_both_the_name_and_the_id_of_a_topic(version: int) -> None:
+def test_a_topic_with_both_name_and_id_is_written_in_every_version(version: int) -> None:
     topic = fetch.FetchTopic("t", UUID(int=3), [fetch.FetchPartition(1, 77, 1000, current_leader_epoch=4)])
     forgotten = fetch.ForgottenTopic("old", UUID(int=4), [0, 2])
     request = fetch.FetchRequest(-1, 500, 1, 50_000, 1, 8, 9, [topic], [forgotten], "rack")
@@ -206,7 +206,7 @@ def test_hostile_fetch_responses_raise_only_protocol_error(version: int) -> None
 
 
 def check_hostile(api_key: ApiKey, version: int, decode: Callable[[Buffer], object]) -> None:
-    """Truncated and mutated bytes: refused exactly where the general codec refuses them."""
+    """Check truncated and mutated bytes: they are rejected exactly if the general codec rejects them."""
     chance = random.Random(version)
     for data, _ in random_messages(api_key, version, "response")[:8]:
         for size in range(min(len(data), 400)):
@@ -229,7 +229,7 @@ def accepts(decode: Callable[[Buffer], object], data: bytearray) -> bool:
     return True
 
 
-def test_undefined_versions_are_refused() -> None:
+def test_undefined_versions_are_rejected() -> None:
     for version in (-1, 2, 14):
         with pytest.raises(UnsupportedVersionError):
             produce.decode_produce_response(version, b"")

@@ -1,4 +1,4 @@
-"""The codec against kio's own reader and writer, for every API and version, and against bytes from hostile peers."""
+"""The codec, compared with kio's reader and writer for every API and version, and with bytes from hostile peers."""
 
 import random
 import subprocess
@@ -88,21 +88,21 @@ def _mutate(data: bytes, chance: random.Random) -> bytes:
 
 def test_absurd_lengths_cost_no_memory() -> None:
     for api_key, version, direction in MESSAGES[::5]:
-        _swallow(api_key, version, direction, b"")  # the first use compiles, which is not what is measured
+        _decode_or_fail(api_key, version, direction, b"")  # the first use compiles, which is not to be measured
     tracemalloc.start()
     try:
         for api_key, version, direction in MESSAGES[::5]:
             for absurd in ABSURD_LENGTHS:
                 for lead in range(12):
-                    _swallow(api_key, version, direction, bytes(lead) + absurd * 8)
+                    _decode_or_fail(api_key, version, direction, bytes(lead) + absurd * 8)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 1_000_000
 
 
-def test_a_request_with_too_many_items_is_refused_before_they_are_made() -> None:
-    """Two bytes on the wire are hundreds in memory: a large request could otherwise take all there is."""
+def test_a_request_with_too_many_items_is_rejected_before_they_are_created() -> None:
+    """Two bytes on the wire are hundreds in memory: without the limit, a large request could use up all memory."""
     topics = b"\x01\x00" * (REQUEST_ITEMS_MAX + 1)
     count = bytearray()
     wire.write_varint(count, REQUEST_ITEMS_MAX + 2)
@@ -122,8 +122,8 @@ def test_nested_items_count_together() -> None:
 
 
 @pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
-def test_compact_strings_are_no_longer_than_others_can_be(field: str) -> None:
-    """What came in by one must fit into records and responses that are not flexible."""
+def test_compact_strings_are_limited_to_the_length_of_plain_ones(field: str) -> None:
+    """A string from a flexible request must fit into records and responses that are not flexible."""
 
     def join(text: str) -> bytes:
         named: dict[str, Any] = {
@@ -142,7 +142,7 @@ def test_compact_strings_are_no_longer_than_others_can_be(field: str) -> None:
         codec.decode_request(ApiKey.JOIN_GROUP, 9, join(longest + "x"))
 
 
-def _swallow(api_key: int, version: int, direction: str, data: bytes) -> None:
+def _decode_or_fail(api_key: int, version: int, direction: str, data: bytes) -> None:
     try:
         _decode(api_key, version, direction, data)
     except ProtocolError:
@@ -150,11 +150,11 @@ def _swallow(api_key: int, version: int, direction: str, data: bytes) -> None:
 
 
 GOLDEN = [
-    # A Metadata request for one topic, as old clients send it: an array of strings.
+    # A Metadata request of an old client for one topic: an array of strings.
     (3, 1, "request", "00000001 0003 666f6f", Message(topics=[Message(name="foo")])),
     # ... and for all topics: a null array.
     (3, 1, "request", "ffffffff", Message(topics=None)),
-    # What the Java client says about itself in ApiVersions v3.
+    # The ApiVersions v3 request of the Java client, with its name and version.
     (
         18,
         3,
@@ -232,7 +232,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         b"\xe9\x07" + b"\x63\x00" * 1001,  # more fields than any schema has
     ],
 )
-def test_malformed_tagged_fields_are_refused(section: bytes) -> None:
+def test_malformed_tagged_fields_are_rejected(section: bytes) -> None:
     with pytest.raises(ProtocolError):
         codec.decode_request(ApiKey.LIST_CONFIG_RESOURCES, 0, section)
 
@@ -264,7 +264,7 @@ def test_importing_the_codec_imports_no_schema_and_using_it_no_hypothesis() -> N
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_shapes_tell_what_the_schema_says() -> None:
+def test_shapes_describe_the_schema() -> None:
     (topics,) = [field for field in codec.response_shape(ApiKey.METADATA, 12) if field.name == "topics"]
     by_name = {field.name: field for field in topics.fields}
     assert (topics.is_array, topics.is_nullable, topics.kind) == (True, False, "")

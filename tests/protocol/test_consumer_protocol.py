@@ -1,4 +1,4 @@
-"""The consumer protocol's bytes, as Java's client writes them."""
+"""The bytes of the consumer protocol, as the Java client writes them."""
 
 import struct
 
@@ -26,7 +26,7 @@ def with_version(version: int, data: bytes = SUBSCRIPTION) -> bytes:
     return version.to_bytes(2, "big") + data[2:]
 
 
-def test_each_version_tells_more() -> None:
+def test_each_version_adds_fields() -> None:
     topics = frozenset({"orders"})
     assert consumer_protocol.read_subscription(with_version(0)) == Subscription(0, topics)
     assert consumer_protocol.read_subscription(with_version(1)) == Subscription(1, topics, OWNED)
@@ -56,15 +56,15 @@ def test_a_subscription_is_read_as_it_was_written(
     generation: int,
     user_data: bytes | None,
 ) -> None:
-    told = Subscription(version, topics, user_data=user_data)
+    expected = Subscription(version, topics, user_data=user_data)
     if version >= 1:
-        told = told._replace(owned=tuple(sorted(owned)))
+        expected = expected._replace(owned=tuple(sorted(owned)))
     if version >= 2:
-        told = told._replace(generation=generation)
+        expected = expected._replace(generation=generation)
     if version >= 3:
-        told = told._replace(rack_id=rack_id)
+        expected = expected._replace(rack_id=rack_id)
     full = Subscription(version, topics, tuple(sorted(owned)), rack_id, generation, user_data)
-    assert consumer_protocol.read_subscription(consumer_protocol.write_subscription(full)) == told
+    assert consumer_protocol.read_subscription(consumer_protocol.write_subscription(full)) == expected
 
 
 def test_a_newer_version_is_read_as_the_newest_known() -> None:
@@ -79,11 +79,11 @@ def test_assignments_are_written_as_they_are_read() -> None:
     assert consumer_protocol.read_assignment(ASSIGNMENT) == list(OWNED)
 
 
-def test_no_assignment_is_no_partitions() -> None:
+def test_empty_bytes_are_an_empty_assignment() -> None:
     assert consumer_protocol.read_assignment(b"") == []
 
 
-def test_cut_off_bytes_are_nothing() -> None:
+def test_truncated_bytes_are_none() -> None:
     for end in range(len(SUBSCRIPTION)):
         assert consumer_protocol.read_subscription(SUBSCRIPTION[:end]) is None
     for end in range(1, len(ASSIGNMENT) - 4):
@@ -91,7 +91,7 @@ def test_cut_off_bytes_are_nothing() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_taken(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_none(data: bytes) -> None:
     consumer_protocol.read_subscription(data)
     consumer_protocol.read_assignment(data)
     consumer_protocol.read_topics(data)
@@ -110,5 +110,5 @@ def test_a_subscription_without_topics() -> None:
 @pytest.mark.parametrize(
     "metadata", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\1\0\2\xff\xff"]
 )
-def test_what_is_not_a_subscription_is_none(metadata: bytes) -> None:
+def test_malformed_subscriptions_are_none(metadata: bytes) -> None:
     assert consumer_protocol.read_topics(metadata) is None

@@ -39,7 +39,7 @@ def test_request_headers_round_trip(header: RequestHeader) -> None:
 
 
 @pytest.mark.parametrize("header", HEADERS)
-def test_truncated_request_headers_are_refused(header: RequestHeader) -> None:
+def test_truncated_request_headers_are_rejected(header: RequestHeader) -> None:
     frame = encode_request_frame(header, b"")[4:]
     for size in range(len(frame)):
         with pytest.raises(ProtocolError):
@@ -76,7 +76,7 @@ def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
         bytes.fromhex("0003 000c 00000001 ffff ffffffffff0f"),  # a varint that does not end
     ],
 )
-def test_malformed_headers_are_refused(frame: bytes) -> None:
+def test_malformed_headers_are_rejected(frame: bytes) -> None:
     with pytest.raises(ProtocolError):
         parse_request_header(frame)
 
@@ -96,7 +96,7 @@ def test_garbage_raises_only_protocol_error() -> None:
     [
         (ApiKey.METADATA, 1, "00000008 00000007"),
         (ApiKey.METADATA, 12, "00000009 00000007 00"),
-        # A client that does not know the broker yet must be able to read this one.
+        # A client must be able to read this response before it knows the broker's versions.
         (ApiKey.API_VERSIONS, 3, "00000008 00000007"),
     ],
 )

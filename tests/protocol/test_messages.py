@@ -1,4 +1,4 @@
-"""Messages as type checkers see them: the stubs are up to date, true, and misspelt fields fail in the check."""
+"""The stubs of messages for type checkers: they are up to date and correct, and misspelt fields fail in the check."""
 
 import ast
 import subprocess
@@ -58,7 +58,7 @@ def host(broker: MetadataResponseBroker) -> str:
     return freeze(broker).host
 """
 
-# Each of the lines with what mypy says of it.
+# Lines with an error, each with mypy's message.
 WRONG = {
     "request.topcs": '"CreateTopicsRequest" has no attribute "topcs"',
     "request.topics[0].nam": '"CreatableTopic" has no attribute "nam"',
@@ -77,7 +77,7 @@ WRONG = {
 
 
 def check(tmp_path: Path, text: str) -> list[str]:
-    """What mypy says of a module, by line."""
+    """Return the errors that mypy reports for a module, by line."""
     path = tmp_path / "snippet.py"
     path.write_text(text)
     output, problems, _ = mypy.run(["--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache"), str(path)])
@@ -108,7 +108,7 @@ def test_the_stubs_are_up_to_date() -> None:
 
 
 class StubClass(NamedTuple):
-    """The annotations of a class: of its attributes, and of what `get` returns."""
+    """The annotations of a class: of its attributes, and of the results of `get`."""
 
     attributes: dict[str, str]
     partial: dict[str, str]
@@ -159,7 +159,7 @@ def _sample_value(field: FieldShape) -> Any:
 
 
 def assert_described(message: Message, class_name: str) -> None:
-    """Fields are those of the class, and of their types; all that it has as attributes are there."""
+    """Check that all fields belong to the class and have the annotated types, and that no attribute is missing."""
     described = stub_classes()[class_name]
     fields = vars(message)
     assert described.attributes.keys() <= fields.keys(), class_name
@@ -184,7 +184,7 @@ def test_at_run_time_each_class_is_a_plain_message() -> None:
     for name in stub_classes():
         assert getattr(messages, name) is Message, name
     with pytest.raises(AttributeError, match="no misspelt"):
-        getattr(messages, "misspelt")  # noqa: B009 - type checkers refuse the attribute
+        getattr(messages, "misspelt")  # noqa: B009 - type checkers reject the attribute
     assert vars(ApiVersion(api_key=3, min_version=0, max_version=13)) == {
         "api_key": 3,
         "min_version": 0,
@@ -205,7 +205,7 @@ def _handlers() -> Iterator[tuple[ApiKey, ast.Module]]:
 
 
 def test_handlers_take_the_request_of_their_api_and_return_its_response() -> None:
-    """The table of handlers cannot tell: to type checkers it holds functions of any request."""
+    """Type checkers cannot see it: the table of handlers has functions of any request."""
     for api_key, module in _handlers():
         if api_key in WITHOUT_MESSAGES:
             continue
@@ -224,7 +224,7 @@ def test_handlers_take_the_request_of_their_api_and_return_its_response() -> Non
 
 
 def test_only_code_for_any_message_takes_untyped_ones() -> None:
-    """Elsewhere a misspelt field would pass the check."""
+    """In other code, a misspelt field would pass the check."""
     untyped = set()
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

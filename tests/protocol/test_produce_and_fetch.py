@@ -1,4 +1,4 @@
-"""The hand-written Produce and Fetch against the general codec, for every version."""
+"""The hand-written Produce and Fetch, compared with the general codec for every version."""
 
 import random
 from typing import Any
@@ -59,17 +59,17 @@ def test_produce_requests_read_as_the_codec_reads_them(version: int) -> None:
 @pytest.mark.parametrize("transactional_id", [None, "", "t"])
 @pytest.mark.parametrize("name", ["a", "n" * 125, "n" * 126, "n" * 127, "n" * 300])
 @pytest.mark.parametrize("records", [None, b"", b"batch", b"b" * 126, b"b" * 127, b"b" * 20_000])
-def test_a_lone_batch_reads_as_the_codec_reads_it(
+def test_a_single_batch_reads_as_the_codec_reads_it(
     version: int, transactional_id: str | None, name: str, records: bytes | None
 ) -> None:
-    """The shortest requests, which have a shortcut, and those that just miss it."""
+    """The smallest requests, which have a fast path, and requests that differ in one detail."""
     topic = Message(name=name, topic_id=UUID(int=7), partition_data=[Message(index=3, records=records)])
     message = Message(transactional_id=transactional_id, acks=-1, timeout_ms=5, topic_data=[topic])
     data = codec.encode_request(0, version, message)
     expected = codec.decode_request(0, version, data)
     assert _produce_as_message(produce.decode_produce(version, data), version) == expected
     if version >= 9:
-        # A tagged field that nobody knows, at the end: one of tag 9 with one byte.
+        # An unknown tagged field at the end: tag 9 with one byte.
         tagged = data[:-1] + b"\x01\x09\x01x"
         assert _produce_as_message(produce.decode_produce(version, tagged), version) == expected
     for size in range(min(len(data), 60)):
@@ -111,7 +111,7 @@ def _produce_results(message: Message) -> list[produce.ProduceTopicResult]:
 
 
 def _unless_default(value: Any, *names: str) -> Any:
-    """A tagged struct as a tuple, None where it has its default."""
+    """Return a tagged struct as a tuple, None if it has its default value."""
     if value is None or all(getattr(value, name) == -1 for name in names):
         return None
     return tuple(getattr(value, name) for name in names)
@@ -233,7 +233,7 @@ def test_hostile_fetch_requests_raise_only_protocol_error(version: int) -> None:
 
 
 def _check_hostile(api_key: ApiKey, version: int, decode: Any) -> None:
-    """Truncated and mutated bytes: refused exactly where the general codec refuses them."""
+    """Check truncated and mutated bytes: they are rejected exactly if the general codec rejects them."""
     chance = random.Random(version)
     for data, _ in _random_requests(api_key, version)[:8]:
         for size in range(min(len(data), 400)):
@@ -256,7 +256,7 @@ def _accepts(decode: Any, data: bytearray) -> bool:
     return True
 
 
-def test_requests_with_too_many_partitions_are_refused() -> None:
+def test_requests_with_too_many_partitions_are_rejected() -> None:
     partition = Message(index=0, records=None)
     topics = [Message(name="a", partition_data=[partition] * (PRODUCE_PARTITIONS_MAX // 2 + 1))] * 2
     data = codec.encode_request(0, 9, Message(transactional_id=None, acks=1, timeout_ms=1, topic_data=topics))
@@ -268,7 +268,7 @@ def test_requests_with_too_many_partitions_are_refused() -> None:
         fetch.decode_fetch(9, codec.encode_request(1, 9, request))
 
 
-def test_undefined_versions_are_refused() -> None:
+def test_undefined_versions_are_rejected() -> None:
     for version in (-1, 2, 14):
         with pytest.raises(UnsupportedVersionError):
             produce.decode_produce(version, b"")

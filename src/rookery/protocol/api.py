@@ -1,7 +1,8 @@
-"""The APIs of Kafka's protocol: their keys, the versions that are defined, and what this broker serves.
+"""The APIs of Kafka's protocol: their keys, the defined versions, and the versions that this broker serves.
 
-`DEFINED` is the schema's table, written out so that nothing has to be imported to answer "is this version known" or
-"is its header flexible" (KIP-482); a test compares it with the schema. `SERVED` is what a client sees in ApiVersions.
+`DEFINED` repeats the version ranges of kio's schema as literals, so that no schema is imported only to check whether a
+version is known or its header is flexible (KIP-482); a test compares it with the schema. `SERVED` is the content of the
+ApiVersions response.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys, by Kafka's names. The four that ZooKeeper's brokers used have no versions any more."""
+    """Kafka's API keys, with Kafka's names. The four that brokers used with ZooKeeper have no versions any more."""
 
     PRODUCE = 0
     FETCH = 1
@@ -108,12 +109,12 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
-# A first flexible version that no version reaches.
+# As `flexible_from`: no version is flexible. A version is an int16, so that none is as high.
 NEVER: Final = 32_768
 
 
 class ApiVersions(NamedTuple):
-    """The versions of one API that are defined, both ends included, and the first that is flexible."""
+    """The defined versions of one API, both ends included, and the first flexible one."""
 
     minimum: int
     maximum: int
@@ -121,7 +122,7 @@ class ApiVersions(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """The versions of one API that are advertised, both ends included."""
+    """The advertised versions of one API, both ends included."""
 
     minimum: int
     maximum: int
@@ -264,7 +265,7 @@ _SERVED_KEYS: Final = (
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 
-# Advertised lower than it is served: older librdkafka takes a missing v0 for "no compression" (KAFKA-18659).
+# The advertised minimum is below the served one: older librdkafka does not compress if v0 is missing (KAFKA-18659).
 _ADVERTISED_MINIMUM: Final = MappingProxyType({ApiKey.PRODUCE: 0})
 
 SERVED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
@@ -275,25 +276,24 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
 )
 
 
-# The questions of every request, answered by one look into a set or a dict.
+# Sets and a dict for the checks that every request needs: one lookup each.
 _DEFINED_VERSIONS: Final = frozenset(
     (key, version) for key, versions in DEFINED.items() for version in range(versions.minimum, versions.maximum + 1)
 )
 _SERVED_VERSIONS: Final = frozenset((key, version) for key, version in _DEFINED_VERSIONS if key in SERVED)
 _FLEXIBLE_FROM: Final = {int(key): versions.flexible_from for key, versions in DEFINED.items()}
-_NEVER: Final = 1 << 16
 
 
 def is_defined(api_key: int, version: int) -> bool:
-    """Whether the schema knows this version: the codec can read and write it."""
+    """Return whether the schema has this version, so that the codec can read and write it."""
     return (api_key, version) in _DEFINED_VERSIONS
 
 
 def is_served(api_key: int, version: int) -> bool:
-    """Whether a request of this version is answered. Advertised versions that are not defined are not."""
+    """Return whether the broker handles requests of this version. A version may be advertised but not served."""
     return (api_key, version) in _SERVED_VERSIONS
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this version has compact lengths and tagged fields; also answers for versions newer than known."""
-    return version >= _FLEXIBLE_FROM.get(api_key, _NEVER)
+    """Return whether this version has compact lengths and tagged fields. Versions newer than the defined ones count."""
+    return version >= _FLEXIBLE_FROM.get(api_key, NEVER)

@@ -1,17 +1,18 @@
-"""Messages to bytes and back, for every API and version: the only door to kio.
+"""Encodes and decodes the messages of every API and version. No other module imports kio.
 
-kio's dataclasses, generated from Kafka's own definitions, are the schema. They are imported one version at a time, when
-it is first used, and compiled into readers and writers of our own: kio's native decoder aborts the process on an
-absurd array length, and its encoder is slow (docs/decisions/0004). kio's reader and writer are the oracle in the tests.
+The schema is kio's dataclasses, which are generated from Kafka's definitions. They are imported one version at a time,
+at its first use, and compiled into readers and writers of this module: kio's native decoder aborts the process if an
+array length is absurd, and its encoder is slow (docs/decisions/0004). The tests use kio's reader and writer as oracle.
 
-How fields appear in a `Message`:
+Fields of a `Message`:
 - names are kio's, except that a duration or a point in time `x` is the plain integer `x_ms`;
 - an error code is an integer; a UUID is never None, the zero UUID stands for "none";
 - arrays are lists, null arrays and null structs None; bytes and records are `bytes`, copied out of the request.
 
-Decoding raises ProtocolError and nothing else, and ignores bytes behind the message, as Kafka does. A request may make
-at most `items_max` array items: the smallest takes two bytes and becomes an object of hundreds. Encoding takes the
-version's fields from the message, then their declared defaults; a field with neither is a bug and an AttributeError.
+Decoding raises only ProtocolError. Like Kafka, it ignores bytes after the message. A request may have at most
+`items_max` array items, because the smallest item takes two bytes on the wire and hundreds in memory. Encoding takes
+the fields of the version from the message, or else their declared defaults. A field that has neither is a bug and
+raises AttributeError.
 """
 
 import dataclasses
@@ -65,9 +66,10 @@ def decode_request(
 
 
 def decode_request_in_worker(api_key: int, version: int, data: Buffer, position: int, items_max: int) -> Message:
-    """As `decode_request`, in another thread; of one thread at a time.
+    """Decode a request outside of the event loop's thread; at most one thread may call this at a time.
 
-    It has a codec of its own: two threads that share one would spend each other's items, and be refused for them.
+    It uses other codecs than `decode_request`: a codec counts the array items of its message, and two threads that
+    share it would count each other's, so that valid requests would be rejected.
     """
     return _decode(_worker_codec(api_key, version), data, position, items_max)
 
@@ -85,10 +87,10 @@ def encode_response(api_key: int, version: int, message: Struct) -> bytes:
 
 
 class FieldShape(NamedTuple):
-    """What the schema says of one field, for those who build messages without knowing their API.
+    """The schema of one field, for code that builds messages of any API.
 
-    `fields` are those of a struct or of an array's structs, else empty; `kind` is Kafka's name of the type, empty for
-    structs; `make_default` is None where a value must be given; `struct_name` is empty for others than structs.
+    `fields` are the fields of a struct or of an array's structs, else empty. `kind` is Kafka's name of the type, empty
+    for structs. `make_default` is None if the field is required. `struct_name` is empty unless the field has structs.
     """
 
     name: str
@@ -127,7 +129,7 @@ def _field_shape(field: "dataclasses.Field[Any]") -> FieldShape:
 
 
 class _Type(NamedTuple):
-    """A compiled type. `format` is its struct format where it is a plain fixed-width value, else empty."""
+    """A compiled type. `format` is its format in `struct` if it has a fixed width, else empty."""
 
     read: Reader
     write: Writer
@@ -139,12 +141,12 @@ class _Field(NamedTuple):
     name: str
     type: _Type
     tag: int | None
-    # Makes the default anew, since messages are mutable; None where the field is required.
+    # Creates a default for each message, because messages are mutable; None if the field is required.
     default: Callable[[], Any] | None
 
 
 class _Budget:
-    """How many array items the current decoding may still make; shared by the readers of one message."""
+    """The number of array items that the current message may still have; shared by all readers of a codec."""
 
     __slots__ = ("items",)
 
@@ -201,7 +203,7 @@ def _compile(schema: Any) -> _Codec:
 
 
 def _load_schema(api_key: int, version: int, direction: str) -> Any:
-    """kio's dataclass of a message."""
+    """Return kio's dataclass of a message."""
     if not is_defined(api_key, version):
         raise UnsupportedVersionError(f"API key {api_key} has no version {version}")
     module = _import_schema(f"kio.schema.{ApiKey(api_key).name.lower()}.v{version}.{direction}")
@@ -213,7 +215,7 @@ def _load_schema(api_key: int, version: int, direction: str) -> Any:
 
 
 def _import_schema(name: str) -> Any:
-    """Import without hypothesis: kio registers strategies where it is installed, which would cost 0.2 s at start."""
+    """Import a module of kio without hypothesis: if that is installed, kio registers strategies, which takes 0.2 s."""
     with module_replaced("hypothesis", None):
         return import_module(name)
 
@@ -247,8 +249,9 @@ def _struct_reader(steps: list[_ReadStep]) -> Reader:
 def _struct_writer(steps: list[_WriteStep]) -> Writer:
     def write(out: bytearray, message: Message) -> None:
         if type(message) is FrozenMessage:
+            # `write` identifies the version: the bytes of another version must not be used.
             if message.encoder is not write:
-                message.encoded, message.encoder = _write_apart(steps, message), write
+                message.encoded, message.encoder = _encode_fields(steps, message), write
             out += message.encoded
             return
         fields = message.__dict__
@@ -258,7 +261,7 @@ def _struct_writer(steps: list[_WriteStep]) -> Writer:
     return write
 
 
-def _write_apart(steps: list[_WriteStep], message: Message) -> bytes:
+def _encode_fields(steps: list[_WriteStep], message: Message) -> bytes:
     out = bytearray()
     for step in steps:
         step(out, message.__dict__)
@@ -266,7 +269,7 @@ def _write_apart(steps: list[_WriteStep], message: Message) -> bytes:
 
 
 def _group_runs(fields: list[_Field]) -> list[list[_Field]]:
-    """Neighbouring fixed-width fields together, each other field alone."""
+    """Group neighbouring fixed-width fields, which are packed in one call; every other field is its own group."""
     runs: list[list[_Field]] = []
     for field in fields:
         if field.type.format and runs and runs[-1][-1].type.format:
@@ -368,8 +371,10 @@ def _no_default() -> Any:
 
 
 def _tagged_write_step(tagged: list[_Field]) -> _WriteStep:
-    """Fields that have their default value are left out; the encoded forms are compared, so that a struct in which
-    defaults are spelt out and one in which they are missing count the same."""
+    """Return the step that writes tagged fields, without those that have their default value.
+
+    The encoded forms are compared, so that a struct with explicit defaults equals one in which the fields are absent.
+    """
     if not tagged:
         return _no_tagged_step
     encoded_defaults = {field.name: _encode_value(field, (field.default or _no_default)()) for field in tagged}
@@ -526,7 +531,10 @@ def _packed_items_writer(item: _Type) -> Writer:
 
 
 def _default_of(field: "dataclasses.Field[Any]", kafka_type: str, *, tagged: bool) -> Callable[[], Any] | None:
-    """How to make the value of an absent field. A tagged field always has one, if only its type's zero."""
+    """Return a function that creates the value of an absent field, None if the field is required.
+
+    A tagged field always has a default, which may be the zero value of its type.
+    """
     if field.default is not dataclasses.MISSING:
         return lambda: _to_plain(field.default, _null_of(field))
     if tagged:
@@ -541,7 +549,7 @@ def _zero_of(annotation: Any, kafka_type: str) -> Any:
 
 
 def _null_of(field: "dataclasses.Field[Any]") -> Any:
-    """What a message carries where kio has None."""
+    """Return the value in a message where kio has None."""
     annotation, _ = _without_none(field.type)
     if get_origin(annotation) is tuple:
         return None
@@ -549,7 +557,7 @@ def _null_of(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _to_plain(value: Any, null: Any) -> Any:
-    """A default in kio's types as the value that a message carries. (kio's named integers are plain at run time.)"""
+    """Convert a default from kio's types to the value in a message. kio's named integers are plain at run time."""
     if value is None:
         return null
     if isinstance(value, datetime.timedelta):

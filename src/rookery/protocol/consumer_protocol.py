@@ -1,8 +1,8 @@
-"""The consumer protocol inside the classic one: the bytes by which classic consumers tell each other their topics.
+"""The consumer protocol, embedded in the classic group protocol: consumers exchange subscriptions and assignments.
 
-JoinGroup carries a ConsumerProtocolSubscription per protocol, SyncGroup a ConsumerProtocolAssignment. Both begin with
-their version as int16 and are never flexible; a newer version than is known is read as the newest known one. The bytes
-come from clients: what is malformed is None.
+JoinGroup has a ConsumerProtocolSubscription per protocol, SyncGroup a ConsumerProtocolAssignment. Both begin with their
+version as int16 and are never flexible; a version that is newer than the newest known one is read as that one. The
+bytes come from clients: the readers return None for malformed ones.
 """
 
 import struct
@@ -20,10 +20,11 @@ NO_GENERATION = -1
 
 
 class Subscription(NamedTuple):
-    """`owned` is empty in versions that do not tell it, which is what an eager consumer owns when it joins.
+    """The subscription of a member.
 
-    `generation` is the one in which `owned` was assigned, from version 2 on (KIP-792); `rack_id` came with version 3
-    (KIP-881). `user_data` is the assignor's.
+    `owned` is empty in version 0, which has no such field: an eager consumer owns nothing when it joins. `generation`
+    is the one in which `owned` was assigned, from version 2 on (KIP-792). `rack_id` exists from version 3 on (KIP-881).
+    `user_data` belongs to the assignor.
     """
 
     version: int
@@ -55,7 +56,7 @@ def read_subscription(data: bytes) -> Subscription | None:
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """In the subscription's own version, without what that version cannot tell."""
+    """Encode a subscription in its `version`, without the fields that this version does not have."""
     version = subscription.version
     out = bytearray(_INT16.pack(version))
     wire.write_array_size(out, len(subscription.topics))
@@ -72,7 +73,7 @@ def write_subscription(subscription: Subscription) -> bytes:
 
 
 def read_topics(data: bytes) -> frozenset[TopicName] | None:
-    """The topics of a subscription alone, whatever follows them."""
+    """Return only the topics of a subscription; the bytes after them may be malformed."""
     try:
         return frozenset(_read_topics(data, _read_version(data)[1])[0])
     except (ProtocolError, *wire.MALFORMED):
@@ -80,7 +81,7 @@ def read_topics(data: bytes) -> frozenset[TopicName] | None:
 
 
 def read_assignment(data: bytes) -> list[TopicPartition] | None:
-    """No bytes at all are no partitions: the member was not given any yet."""
+    """Return the partitions of an assignment. Empty bytes are an empty one: the member has no partitions yet."""
     if not data:
         return []
     try:
@@ -92,7 +93,7 @@ def read_assignment(data: bytes) -> list[TopicPartition] | None:
 
 
 def write_assignment(version: int, topics: Iterable[tuple[TopicName, Iterable[PartitionIndex]]]) -> bytes:
-    """`version` is that of the member's subscription, so that the member can read it."""
+    """Encode an assignment in the version of the member's subscription, so that the member can read it."""
     out = bytearray(_INT16.pack(version))
     write_partitions(out, topics)
     wire.write_nullable_bytes(out, None)
@@ -116,7 +117,7 @@ def _read_topics(data: bytes, position: int) -> tuple[list[TopicName], int]:
 
 
 def write_partitions(out: bytearray, topics: Iterable[tuple[TopicName, Iterable[PartitionIndex]]]) -> None:
-    """Partitions by topic, as subscriptions, assignments and the user data of some assignors hold them."""
+    """Write partitions by topic: the format of subscriptions, assignments and the user data of some assignors."""
     listed = list(topics)
     wire.write_array_size(out, len(listed))
     for topic, indexes in listed:
@@ -128,7 +129,7 @@ def write_partitions(out: bytearray, topics: Iterable[tuple[TopicName, Iterable[
 
 
 def read_partitions(data: bytes, position: int) -> tuple[list[TopicPartition], int]:
-    """What `write_partitions` wrote. Raises ProtocolError, or one of `wire.MALFORMED`."""
+    """Read the partitions that `write_partitions` wrote. Raises ProtocolError, or one of `wire.MALFORMED`."""
     count, position = wire.read_array_size(data, position, 6)
     partitions = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What the hand-written Produce and Fetch share: the primitives of a version, topics by name or id, endpoints."""
+"""Shared parts of the hand-written Produce and Fetch: the primitives of each version, topic names or ids, endpoints."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ class NodeEndpoint(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """The primitives of one version: compact or not, topics by name or by id."""
+    """The primitives of one version: compact or plain lengths, topics by name or by id."""
 
     read_string: Callable[[Buffer, int], tuple[Any, int]]
     read_nullable_string: Callable[[Buffer, int], tuple[Any, int]]
@@ -71,7 +71,7 @@ _BY_ID = _dialect(flexible=True, topic_ids=True)
 
 
 class Dialects(dict[int, Dialect]):
-    """By version, of those that are defined."""
+    """The dialect of each defined version of an API; raises UnsupportedVersionError for other versions."""
 
     def __init__(self, api_key: ApiKey, flexible_from: int, topic_ids_from: int) -> None:
         self._name = api_key.name
@@ -83,7 +83,7 @@ class Dialects(dict[int, Dialect]):
 
 
 def read_count(dialect: Dialect, data: Buffer, position: int) -> tuple[int, int]:
-    """The size of an array that cannot be null. Whatever the items are, none is smaller than three bytes."""
+    """Read the size of a request's array that cannot be null. Items of Produce and Fetch have three or more bytes."""
     count, position = dialect.read_array_size(data, position, 3)
     if count < 0:
         raise ProtocolError("null where an array is needed")
@@ -91,8 +91,11 @@ def read_count(dialect: Dialect, data: Buffer, position: int) -> tuple[int, int]
     return count, position
 
 
-def read_answer_count(dialect: Dialect, data: Buffer, position: int) -> tuple[int, int]:
-    """As `read_count`, of a response: its size bounds its items, since it is we who asked."""
+def read_response_count(dialect: Dialect, data: Buffer, position: int) -> tuple[int, int]:
+    """Read the size of a response's array that cannot be null.
+
+    Unlike `read_count`, it has no limit on the items: the client has requested them.
+    """
     count, position = dialect.read_array_size(data, position, 3)
     if count < 0:
         raise ProtocolError("null where an array is needed")
@@ -117,7 +120,7 @@ def skip_tags(data: Buffer, position: int) -> int:
 
 
 def read_whole(read: Callable[[Buffer, int], tuple[Any, int]], data: Buffer) -> Any:
-    """Read a tagged field, which must fill its bytes."""
+    """Read a tagged field; raises ProtocolError unless it ends exactly at the end of `data`."""
     value, end = read(data, 0)
     if end != len(data):
         raise ProtocolError("a tagged field does not have the bytes that it claims")
@@ -125,14 +128,14 @@ def read_whole(read: Callable[[Buffer, int], tuple[Any, int]], data: Buffer) -> 
 
 
 def read_leader(data: Buffer, position: int) -> tuple[tuple[NodeId, LeaderEpoch], int]:
-    """A hint at a partition's leader (KIP-951)."""
+    """Read a hint about a partition's leader (KIP-951)."""
     leader_id, leader_epoch = _LEADER.unpack_from(data, position)
     return (leader_id, leader_epoch), skip_tags(data, position + _LEADER.size)
 
 
 def read_endpoints(data: Buffer, position: int) -> tuple[list[NodeEndpoint], int]:
-    """The brokers that hints at leaders speak of, without the tag in front of them."""
-    count, position = read_answer_count(_COMPACT, data, position)
+    """Read the brokers of the leader hints; `position` is after the tag."""
+    count, position = read_response_count(_COMPACT, data, position)
     endpoints = []
     for _ in range(count):
         (node_id,) = INT32.unpack_from(data, position)

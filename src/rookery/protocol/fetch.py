@@ -1,8 +1,8 @@
-"""Fetch by hand: read and written without copying the records, and without looking at them.
+"""Hand-written codec of Fetch, which neither copies nor parses the records.
 
-In the broker a fetched batch is a slice of a file that the connection hands to the socket; in the client it is a view
-of the response's bytes. The tests compare all four directions with the general codec, for every version. What the
-versions changed:
+In the broker a fetched batch is a slice of a file that the connection passes to the socket; in the client it is a view
+of the response's bytes. The tests compare both directions of request and response with the general codec, for every
+version. Changes by version:
 
     request   v5 log start offset, v7 sessions, v9 leader epoch, v11 rack, v12 flexible and last fetched epoch,
               v13 topics by id, v15 replica state becomes a tagged field, v17 directory id, v18 high watermark
@@ -25,10 +25,10 @@ from rookery.protocol.dialect import (
     Dialects,
     NodeEndpoint,
     check_items,
-    read_answer_count,
     read_count,
     read_endpoints,
     read_leader,
+    read_response_count,
     read_topic,
     read_whole,
     skip_tags,
@@ -56,7 +56,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """One of name and id is None, depending on the version."""
+    """A topic of a request. Either the name or the id is None, depending on the version."""
 
     name: str | None
     topic_id: UUID | None
@@ -90,7 +90,7 @@ class FetchPartitionResult(NamedTuple):
     high_watermark: Offset = -1
     last_stable_offset: Offset = -1
     log_start_offset: Offset = -1
-    # (producer id, first offset); None unless the fetch reads committed records only
+    # (producer id, first offset); None unless the fetch is `read_committed`
     aborted_transactions: Sequence[tuple[int, Offset]] | None = None
     preferred_read_replica: NodeId = -1
     records: Sequence[Buffer | FileSlice] | None = ()
@@ -102,14 +102,14 @@ class FetchPartitionResult(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What a client reads of a partition. `records` is a view of the response: valid as long as its bytes are."""
+    """A partition of a response, for the client. `records` is a view of the response, valid as long as the response."""
 
     partition: PartitionIndex
     error_code: int
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
-    # (producer id, first offset); None unless the fetch reads committed records only
+    # (producer id, first offset); None unless the fetch is `read_committed`
     aborted_transactions: list[tuple[int, Offset]] | None
     preferred_read_replica: NodeId
     records: memoryview | None
@@ -287,7 +287,7 @@ def encode_fetch_response(
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> _Parts:
-    """The parts of the body, in order. Records stay what they are: buffers or slices of files."""
+    """Return the parts of the body, in order. Records are passed through as buffers or file slices."""
     dialect = _FETCH_DIALECTS[version]
     parts: _Parts = []
     out = bytearray(INT32.pack(throttle_time_ms))
@@ -315,7 +315,7 @@ def encode_fetch_response(
 
 
 def _write_fetch_result(out: bytearray, version: int, dialect: Dialect, result: FetchPartitionResult) -> None:
-    """Everything of a partition up to its records."""
+    """Write the fields of a partition up to the size of its records."""
     if version >= 5:
         out += struct.pack(">ihqqq", *result[:5])
     else:
@@ -353,11 +353,11 @@ def _write_fetch_tags(out: bytearray, result: FetchPartitionResult) -> None:
 _TWO_INT64 = struct.Struct(">qq")
 _RESULT_V4 = struct.Struct(">ihqq")
 _RESULT_V5 = struct.Struct(">ihqqq")
-_ANSWER_V7 = struct.Struct(">ihi")
+_RESPONSE_V7 = struct.Struct(">ihi")
 
 
 def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
-    """What the version cannot say is left out."""
+    """Encode a request; fields that the version does not have are left out."""
     dialect = _FETCH_DIALECTS[version]
     out = bytearray()
     if version < 15:
@@ -424,7 +424,7 @@ def _write_forgotten(out: bytearray, dialect: Dialect, topics: Sequence[Forgotte
 
 
 def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
-    """`body` is what follows the response's header."""
+    """Decode a response; `body` begins after the response header."""
     dialect = _FETCH_DIALECTS[version]
     try:
         return _read_fetch_response(version, dialect, memoryview(body))
@@ -435,16 +435,16 @@ def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
 def _read_fetch_response(version: int, dialect: Dialect, data: memoryview) -> FetchResponse:
     error_code, session_id = 0, 0
     if version >= 7:
-        throttle_time_ms, error_code, session_id = _ANSWER_V7.unpack_from(data, 0)
-        position = _ANSWER_V7.size
+        throttle_time_ms, error_code, session_id = _RESPONSE_V7.unpack_from(data, 0)
+        position = _RESPONSE_V7.size
     else:
         (throttle_time_ms,) = INT32.unpack_from(data, 0)
         position = INT32.size
     topics: list[FetchedTopic] = []
-    topic_count, position = read_answer_count(dialect, data, position)
+    topic_count, position = read_response_count(dialect, data, position)
     for _ in range(topic_count):
         name, topic_id, position = read_topic(dialect, data, position)
-        count, position = read_answer_count(dialect, data, position)
+        count, position = read_response_count(dialect, data, position)
         partitions = []
         for _ in range(count):
             partition, position = _read_fetched(version, dialect, data, position)
@@ -515,7 +515,7 @@ def _read_fetched_tags(
     diverging_epoch = read_whole(_read_diverging_epoch, tagged[0]) if 0 in tagged else None
     leader = read_whole(read_leader, tagged[1]) if 1 in tagged else None
     if 2 in tagged:
-        # The snapshot id is for followers of the metadata log; nonsense there is still nonsense.
+        # Only followers of the metadata log need the snapshot id. It is parsed so that malformed bytes are rejected.
         read_whole(_read_snapshot_id, tagged[2])
     return diverging_epoch, leader
 

@@ -1,8 +1,9 @@
 """Frames and headers: the bytes around every request and response.
 
-A frame is a four-byte size and that many bytes. A request's bytes start with header v1, or v2 where the API's version
-is flexible; a response's with header v0, or v1 where it is flexible, except that ApiVersions always answers with v0,
-because the client cannot know yet what the broker understands (KIP-511). `docs/formats/requests.md` has an example.
+A frame is a four-byte size and that many bytes. A request begins with header v1, or v2 if the version of the API is
+flexible. A response begins with header v0, or v1 if the version is flexible, except that an ApiVersions response always
+has v0, because the client does not know yet which versions the broker supports (KIP-511). `docs/formats/requests.md`
+has an example.
 """
 
 import struct
@@ -32,9 +33,9 @@ class RequestHeader(NamedTuple):
 
 
 def parse_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header of a frame (without its size) and the position of the body.
+    """Return the header of a frame (without its size) and the position of the body.
 
-    An unknown API key or version is not an error here: the caller answers it, and needs the correlation id.
+    An unknown API key or version is not an error here: the caller responds to it, and needs the correlation id.
     """
     try:
         api_key, version, correlation_id, size = _REQUEST_START.unpack_from(frame)
@@ -45,14 +46,14 @@ def parse_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     if size >= 0:
         client_id, position = _read_client_id(frame, position, position + size)
     if is_flexible(api_key, version):
-        # Hardly any client has tagged fields to send.
+        # Hardly any client sends tagged fields: check for the byte that says so first.
         has_none = position < len(frame) and frame[position] == 0
         position = position + 1 if has_none else _skip_tagged_fields(frame, position)
     return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
 def _read_client_id(frame: Buffer, position: int, end: int) -> tuple[str, int]:
-    """Always a legacy string, also in a flexible header: the broker must read it before it knows the version."""
+    """Read the client id. It is a plain string even in a flexible header, for brokers that do not know the version."""
     if end > len(frame):
         raise ProtocolError("the client id is longer than the request")
     try:
@@ -76,14 +77,14 @@ def has_flexible_response_header(api_key: int, version: int) -> bool:
 
 
 def response_prefix(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
-    """What precedes a response's body on the wire: the frame's size and the header."""
+    """Return the bytes before a response's body: the size of the frame and the header."""
     if has_flexible_response_header(api_key, version):
         return _FLEXIBLE_RESPONSE_START.pack(body_size + 5, correlation_id, 0)
     return _RESPONSE_START.pack(body_size + 4, correlation_id)
 
 
 def parts_size(parts: Iterable[Buffer | FileSlice]) -> int:
-    """The bytes that a body in parts will have on the wire; none is read for it."""
+    """Return the size of a body in bytes, without reading the file slices."""
     size = 0
     for part in parts:
         size += part.size if type(part) is FileSlice else len(part)
@@ -91,7 +92,7 @@ def parts_size(parts: Iterable[Buffer | FileSlice]) -> int:
 
 
 def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:
-    """The correlation id of a frame (without its size) and the position of the body."""
+    """Return the correlation id of a frame (without its size) and the position of the body."""
     if len(frame) < 4:
         raise ProtocolError(f"a response of {len(frame)} bytes has no header")
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
@@ -101,7 +102,7 @@ def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[in
 
 
 def encode_request_frame(header: RequestHeader, body: Buffer) -> bytes:
-    """A whole request, size included."""
+    """Return a whole request, size included."""
     client_id = b"" if header.client_id is None else header.client_id.encode()
     client_id_size = -1 if header.client_id is None else len(client_id)
     tail = _NO_TAGGED_FIELDS if is_flexible(header.api_key, header.api_version) else b""

@@ -1,10 +1,10 @@
-"""The plain object that requests decode into and responses are built from, and what type checkers see in its place.
+"""`Message`, the object that requests are decoded into and responses are built from, and its types for type checkers.
 
 A message's fields are attributes with the codec's names: `Message(throttle_time_ms=0, topics=[Message(name="a")])`.
-It holds no schema: the codec takes the fields that a version has and ignores the others, so a handler builds one
+It has no schema: the codec encodes the fields that a version has and ignores the others, so that a handler builds one
 message for all versions of an API.
 
-`rookery.protocol.messages` has a class for each message and each struct inside of one. To type checkers these are
+`rookery.protocol.messages` has a class for each message and each struct in a message. To type checkers these are
 subclasses of `Struct` with the fields of Kafka's definitions; at run time each of them is `Message` itself
 (docs/decisions/0021). Code that works on any message takes a `Struct`, or a `Message` if it reads fields by name.
 """
@@ -24,13 +24,13 @@ class Struct:
 
 
 class Request(Struct, Generic[ResponseT_co]):
-    """For type checkers: a request that is answered with a `ResponseT_co`."""
+    """For type checkers: a request whose response is a `ResponseT_co`."""
 
 
 class Message(SimpleNamespace, Request["Message"]):
     """Fields by name, unchecked. A field that the request's version does not have is absent: read it with `get`.
 
-    To type checkers, such a request is answered with another such message.
+    To type checkers, the response to a `Message` is a `Message`.
     """
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -38,9 +38,9 @@ class Message(SimpleNamespace, Request["Message"]):
 
 
 class FrozenMessage(Message):
-    """A message, or a part of one, that is encoded often: the codec keeps its bytes. It must not be changed.
+    """A message, or a part of one, that is encoded often: the codec caches its bytes. It must not be changed.
 
-    `__dict__` stays that of a message, so encoding in another version yields that version's bytes.
+    It keeps its fields, so that it can still be encoded in another version.
     """
 
     __slots__ = ("encoded", "encoder")
@@ -52,12 +52,12 @@ class FrozenMessage(Message):
 
 
 def freeze(message: StructT) -> StructT:
-    """Return `message` as a `FrozenMessage` of the same fields, which type checkers see as what `message` is."""
+    """Return a `FrozenMessage` with the fields of `message`. To type checkers it has the type of `message`."""
     return cast(StructT, FrozenMessage(**vars(message)))
 
 
 def message_class(name: str) -> type[Message]:
-    """Return what a class of `rookery.protocol.messages` is at run time: the `__getattr__` of that package."""
+    """Return the run-time class of a name in `rookery.protocol.messages`; it is the `__getattr__` of that package."""
     if not name[0].isupper():
         raise AttributeError(f"rookery.protocol.messages has no {name}")
     return Message

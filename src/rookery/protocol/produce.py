@@ -1,7 +1,8 @@
-"""Produce by hand: read and written without copying the records, and without looking at them.
+"""Hand-written codec of Produce, which neither copies nor parses the records.
 
-In the broker a produced batch is a view of the request's frame; in the client it is a part of its own in what goes to
-the socket. The tests compare all four directions with the general codec, for every version. What the versions changed:
+In the broker a produced batch is a view of the request's frame; in the client it is a separate part of the body that is
+written to the socket. The tests compare both directions of request and response with the general codec, for every
+version. Changes by version:
 
     request   v9 flexible, v13 topics by id
     response  v5 log start offset, v8 error messages, v10 leader hints (KIP-951)
@@ -23,10 +24,10 @@ from rookery.protocol.dialect import (
     Dialects,
     NodeEndpoint,
     check_items,
-    read_answer_count,
     read_count,
     read_endpoints,
     read_leader,
+    read_response_count,
     read_topic,
     read_whole,
     skip_tags,
@@ -37,12 +38,13 @@ from rookery.protocol.wire import MALFORMED, malformed
 _PRODUCE_FLEXIBLE = 9
 _PRODUCE_TOPIC_IDS = 13
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
-# The sizes of a compact string and of a compact array, as the bytes that they are if they are small.
-_LONE_START = struct.Struct(">BhiB")
+# The start of a flexible request, if the compact sizes of the transactional id and of the topics have one byte each.
+_SINGLE_START = struct.Struct(">BhiB")
 _ONE_ITEM = 2
 
 
-# Plain tuples, since every request makes them. Of a topic's name and id one is None, depending on the version.
+# Plain tuples, because every request creates them. Either the name or the id of a topic is None, depending on the
+# version.
 ProducePartition: TypeAlias = tuple[PartitionIndex, memoryview | None]
 ProduceTopic: TypeAlias = tuple[str | None, UUID | None, list[ProducePartition]]
 
@@ -55,7 +57,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResult(NamedTuple):
-    index: PartitionIndex  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: PartitionIndex  # type: ignore[assignment]  # hides tuple.index, which is not needed
     error_code: int = ErrorCode.NONE
     base_offset: Offset = -1
     log_append_time_ms: TimestampMs = -1
@@ -63,12 +65,12 @@ class ProducePartitionResult(NamedTuple):
     # (index of the record in its batch, message)
     record_errors: Sequence[tuple[int, str | None]] = ()
     error_message: str | None = None
-    # (leader id, leader epoch), for a client that asked the wrong broker
+    # (leader id, leader epoch), for a client that sent its request to the wrong broker
     current_leader: tuple[NodeId, LeaderEpoch] | None = None
 
 
 ProduceTopicResult: TypeAlias = tuple[str | None, UUID | None, Sequence[ProducePartitionResult]]
-# What a client produces: the records of a partition in parts, which stay what they are.
+# The records of a partition in a client's request, as a sequence of buffers that are not copied.
 OutgoingPartition: TypeAlias = tuple[PartitionIndex, Sequence[Buffer]]
 OutgoingTopic: TypeAlias = tuple[str | None, UUID | None, Sequence[OutgoingPartition]]
 
@@ -83,23 +85,23 @@ _PRODUCE_DIALECTS = Dialects(ApiKey.PRODUCE, _PRODUCE_FLEXIBLE, _PRODUCE_TOPIC_I
 
 
 def decode_produce(version: int, frame: Buffer, position: int = 0) -> ProduceRequest:
-    """The records are views of `frame`: writable if it is, and valid as long as it is."""
+    """Decode a request. The records are views of `frame`: writable if it is, and valid as long as it is."""
     dialect = _PRODUCE_DIALECTS[version]
     data = memoryview(frame)
     try:
-        return (dialect.flexible and _read_lone_batch(dialect, data, position)) or _read_produce(
+        return (dialect.flexible and _read_single_batch(dialect, data, position)) or _read_produce(
             dialect, data, position
         )
     except MALFORMED as error:
         raise malformed("ProduceRequest", error) from error
 
 
-def _read_lone_batch(dialect: Dialect, data: memoryview, position: int) -> ProduceRequest | None:
-    """The most frequent request, a batch for one partition, in a tenth of the calls; None for any other shape."""
-    transactional_id_size, acks, timeout_ms, topics_size = _LONE_START.unpack_from(data, position)
+def _read_single_batch(dialect: Dialect, data: memoryview, position: int) -> ProduceRequest | None:
+    """Decode the most frequent request, one batch for one partition, with a tenth of the calls; None for others."""
+    transactional_id_size, acks, timeout_ms, topics_size = _SINGLE_START.unpack_from(data, position)
     if transactional_id_size != 0 or topics_size != _ONE_ITEM:
         return None
-    position += _LONE_START.size
+    position += _SINGLE_START.size
     name, topic_id = None, None
     if dialect.topic_ids:
         topic_id, position = wire.read_uuid(data, position)
@@ -188,7 +190,7 @@ _RESULT_V5 = struct.Struct(">ihqqq")
 
 
 def _produce_result_layout(version: int) -> tuple[Callable[..., bytes], bytes]:
-    """What packs a partition's result, and the bytes that follow where there is no error to tell."""
+    """Return the function that packs a partition's result, and the bytes that follow if there is no error."""
     if version < 5:
         return _pack_result_v3, b""
     if version < 8:
@@ -225,7 +227,7 @@ def encode_produce_request(
     timeout_ms: int,
     topics: Sequence[OutgoingTopic],
 ) -> list[Buffer]:
-    """The parts of the body, in order. Of a topic's name and id the version says which one is sent."""
+    """Return the parts of the body, in order. Depending on the version, the name or the id of a topic is sent."""
     dialect = _PRODUCE_DIALECTS[version]
     flexible = dialect.flexible
     parts: list[Buffer] = []
@@ -259,7 +261,7 @@ def encode_produce_request(
 
 
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
-    """`body` is what follows the response's header."""
+    """Decode a response; `body` begins after the response header."""
     dialect = _PRODUCE_DIALECTS[version]
     try:
         return _read_produce_response(version, dialect, memoryview(body))
@@ -269,10 +271,10 @@ def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
 
 def _read_produce_response(version: int, dialect: Dialect, data: memoryview) -> ProduceResponse:
     topics = []
-    topic_count, position = read_answer_count(dialect, data, 0)
+    topic_count, position = read_response_count(dialect, data, 0)
     for _ in range(topic_count):
         name, topic_id, position = read_topic(dialect, data, position)
-        count, position = read_answer_count(dialect, data, position)
+        count, position = read_response_count(dialect, data, position)
         results = []
         for _ in range(count):
             result, position = _read_produce_result(version, dialect, data, position)
@@ -314,7 +316,7 @@ def _read_produce_result(
 
 
 def _read_record_errors(dialect: Dialect, data: memoryview, position: int) -> tuple[list[tuple[int, str | None]], int]:
-    count, position = read_answer_count(dialect, data, position)
+    count, position = read_response_count(dialect, data, position)
     errors = []
     for _ in range(count):
         (index,) = INT32.unpack_from(data, position)

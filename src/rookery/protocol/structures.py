@@ -1,12 +1,12 @@
 """A small codec for versioned structures, driven by a table of fields.
 
-Metadata records, the quorum's own messages and the coordinators' records are written with it. It reads our own logs
-back, whose checksums were verified; so malformed bytes are a CorruptionError, not a client's mistake. Each structure is
-a frozen dataclass whose `SCHEMA` lists its fields in wire order. Flexible versions (KIP-482) have compact lengths and
-tagged fields; a schema says from which version on it is flexible.
+It is used for metadata records, the quorum's messages and the coordinators' records. It reads the node's own logs,
+whose checksums were verified, so that malformed bytes are a CorruptionError and not a client's mistake. Each structure
+is a frozen dataclass whose `SCHEMA` lists its fields in wire order. Flexible versions (KIP-482) have compact lengths
+and tagged fields; a schema has the first flexible version.
 
-A start replays every record that a node has, so what a structure and a version need is worked out once (`_Plan`), and
-values that repeat in thousands of records, such as ids and lists of replicas, are made once and shared.
+At start every record of a node is replayed. So the readers and writers of a structure and version are looked up once
+(`_Plan`), and values that repeat in thousands of records, such as ids and replica lists, are created once and shared.
 """
 
 import struct
@@ -20,19 +20,19 @@ from rookery.base.errors import CorruptionError, ProtocolError
 from rookery.base.types import Buffer
 from rookery.protocol import wire
 
-# How many repeating values are remembered of each kind.
+# The size of each cache of repeating values.
 _SHARED_VALUES_MAX = 1024
 _UUID_SIZE = 16
 
 
 class Kind(NamedTuple):
-    """How one type of field is read and written, in flexible versions and, where that differs, in plain ones."""
+    """The reader and writer of one type of field, in flexible versions and, if they differ, in plain ones."""
 
     read: wire.Reader
     write: wire.Writer
     read_plain: wire.Reader | None = None
     write_plain: wire.Writer | None = None
-    # In bytes, where all values have the same.
+    # The size of a value in bytes, if all values have the same size.
     size: int | None = None
 
     def reader(self, flexible: bool) -> wire.Reader:
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field: the versions that have it, and its tag if it is written only where it differs from its default."""
+    """A field, and the versions that have it. A field with a tag is written only if it differs from its default."""
 
     name: str
     kind: Kind
@@ -56,7 +56,7 @@ class Field(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The newest version that is known and its fields; older versions are read too."""
+    """The newest known version, and the fields of it and of older versions."""
 
     version: int
     fields: tuple[Field, ...]
@@ -71,25 +71,25 @@ StructureT = TypeVar("StructureT", bound=Structure)
 
 
 def encode(value: Structure, *, version: int | None = None) -> bytes:
-    """The fields of `value` in `version`, or else in its newest."""
+    """Encode the fields of `value` in `version`, or in the newest version if it is None."""
     out = bytearray()
     write_fields(out, value, version=version)
     return bytes(out)
 
 
 def decode(kind: type[StructureT], data: Buffer, position: int = 0, *, version: int | None = None) -> StructureT:
-    """A value that must fill `data` from `position` to its end."""
+    """Decode a value. Raises CorruptionError if it is malformed or does not end at the end of `data`."""
     try:
         value, end = read_fields(kind, data, position, version=kind.SCHEMA.version if version is None else version)
     except (ProtocolError, *wire.MALFORMED) as error:
         raise CorruptionError(f"{kind.__name__} is malformed: {error}") from error
     if end != len(data):
-        raise CorruptionError(f"{len(data) - end} bytes are left behind a {kind.__name__}")
+        raise CorruptionError(f"{len(data) - end} bytes are left after a {kind.__name__}")
     return value
 
 
 class _Plan(NamedTuple):
-    """What reading and writing one version of a structure needs."""
+    """The readers and writers of one version of a structure."""
 
     readers: tuple[tuple[str, wire.Reader], ...]
     writers: tuple[tuple[str, wire.Writer], ...]
@@ -110,7 +110,7 @@ def _plan(kind: type[Structure], version: int) -> _Plan:
         readers=tuple((field.name, field.kind.reader(flexible)) for field in plain),
         writers=tuple((field.name, field.kind.writer(flexible)) for field in plain),
         flexible=flexible,
-        # A tag of a later version is understood, too.
+        # Tagged fields of later versions are read, too.
         tagged_readers={
             field.tag: (field.name, field.kind.read) for field in schema.fields if field.tag is not None and flexible
         },
@@ -135,7 +135,7 @@ def write_fields(out: bytearray, value: Structure, *, version: int | None = None
 
 def read_fields(kind: type[StructureT], data: Buffer, position: int, *, version: int) -> tuple[StructureT, int]:
     if not 0 <= version <= kind.SCHEMA.version:
-        raise ProtocolError(f"version {version} is not known")
+        raise ProtocolError(f"unknown version {version}")
     plan = _plan(kind, version)
     values: dict[str, Any] = {}
     for name, read in plan.readers:
@@ -206,7 +206,7 @@ UUID = Kind(_read_uuid, wire.write_uuid, size=_UUID_SIZE)
 
 
 def array(item: Kind) -> Kind:
-    """A tuple of items, or None: whether null is allowed is up to the dataclass."""
+    """Return the kind of an array, as a tuple of items or None; the dataclass says whether None is allowed."""
 
     def reader(flexible: bool) -> wire.Reader:
         read_size = wire.read_compact_array_size if flexible else wire.read_array_size
@@ -243,7 +243,7 @@ def array(item: Kind) -> Kind:
 def _shared_array_reader(
     read_size: Callable[[Buffer, int, int], tuple[int, int]], read_item: wire.Reader, item_size: int
 ) -> wire.Reader:
-    """For items of one size: equal bytes give the same tuple."""
+    """Return a reader for arrays of items with a fixed size; equal bytes give the same tuple."""
 
     @lru_cache(maxsize=_SHARED_VALUES_MAX)
     def items_of(raw: bytes) -> tuple[Any, ...]:
@@ -260,7 +260,7 @@ def _shared_array_reader(
 
 
 def structure(kind: type[Structure]) -> Kind:
-    """A structure inside another; it is of its own newest version, whichever version holds it."""
+    """Return the kind of a nested structure. It always has its newest version, whatever the outer structure has."""
 
     def read(data: Buffer, position: int) -> tuple[Any, int]:
         return read_fields(kind, data, position, version=kind.SCHEMA.version)
@@ -269,7 +269,7 @@ def structure(kind: type[Structure]) -> Kind:
 
 
 def nullable(item: Kind) -> Kind:
-    """A structure that may be null, marked by a byte as flexible versions do."""
+    """Return the kind of a structure that may be null. As in flexible versions, a byte before it says so."""
 
     def read(data: Buffer, position: int) -> tuple[Any, int]:
         (marker,) = _MARKER.unpack_from(data, position)

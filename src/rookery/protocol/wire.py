@@ -1,8 +1,8 @@
 """The protocol's primitive types: a reader and a writer for each, shared by the codec, the hot paths and framing.
 
-A reader takes (data, position) and returns (value, next position); a writer appends to a bytearray. Readers face
-untrusted bytes: they raise ProtocolError, or one of `MALFORMED`, which the caller turns into ProtocolError once per
-message instead of once per field. No reader allocates by a length that the bytes at hand do not cover.
+A reader takes (data, position) and returns (value, next position); a writer appends to a bytearray. The bytes are
+untrusted: readers raise ProtocolError, or one of `MALFORMED`, which the caller converts to ProtocolError once per
+message instead of once per field. No reader allocates memory for a length that exceeds the available bytes.
 """
 
 import struct
@@ -22,23 +22,23 @@ _ZERO_UUID = bytes(16)
 _VARINT_BYTES_MAX = 5
 
 _TAGGED_FIELDS_MAX = 1000
-# The longest string that every version can say.
+# The longest string that versions with plain (int16) lengths can represent.
 _STRING_BYTES_MAX = 2**15 - 1
 _COMPACT_SIZE_BYTES_MAX = 3
 
-# What a reader may raise besides ProtocolError.
+# The exceptions that a reader may raise in addition to ProtocolError.
 MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 
 
 def malformed(what: str, error: Exception) -> ProtocolError:
-    """The error to raise for one of `MALFORMED`."""
+    """Return the ProtocolError for one of `MALFORMED`; `what` names the message."""
     if isinstance(error, UnicodeDecodeError):
         return ProtocolError(f"{what} has a string that is not UTF-8")
     return ProtocolError(f"{what} ends too early")
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint."""
+    """Read an unsigned varint."""
     value = data[position]
     if value < 0x80:
         return value, position + 1
@@ -66,7 +66,7 @@ def read_tag_count(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: Buffer, position: int) -> int:
-    """The position behind a section of tagged fields, none of which is known (KIP-482)."""
+    """Return the position after a section of tagged fields, none of which is known (KIP-482)."""
     count, position = read_tag_count(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)
@@ -76,7 +76,7 @@ def skip_tagged_fields(data: Buffer, position: int) -> int:
 
 
 def read_tagged_fields(data: Buffer, position: int) -> tuple[dict[int, Buffer], int]:
-    """The tagged fields at `position` as undecoded bytes."""
+    """Return the tagged fields at `position`, as undecoded bytes."""
     fields = {}
     count, position = read_tag_count(data, position)
     for _ in range(count):
@@ -89,7 +89,7 @@ def read_tagged_fields(data: Buffer, position: int) -> tuple[dict[int, Buffer], 
 
 
 def write_tagged_fields(out: bytearray, fields: Sequence[tuple[int, Buffer]]) -> None:
-    """Encoded fields, in the order of their tags."""
+    """Write encoded fields, which must be in the order of their tags."""
     write_varint(out, len(fields))
     for tag, encoded in fields:
         write_varint(out, tag)
@@ -98,7 +98,7 @@ def write_tagged_fields(out: bytearray, fields: Sequence[tuple[int, Buffer]]) ->
 
 
 def end_of(data: Buffer, position: int, size: int) -> int:
-    """Where `size` bytes from `position` end, if they are there."""
+    """Return `position + size`; raises ProtocolError if the data is shorter."""
     end = position + size
     if end > len(data):
         raise ProtocolError(f"a field of {size} bytes in the last {len(data) - position}")
@@ -152,7 +152,7 @@ def read_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
 
 
 def read_compact_bytes_view(data: Buffer, position: int) -> tuple[Buffer | None, int]:
-    """Nullable bytes as a slice of `data`: a view where `data` is one."""
+    """Read nullable bytes as a slice of `data`, which is a view if `data` is a memoryview."""
     size = data[position]
     if size < 0x80:
         position += 1
@@ -188,12 +188,15 @@ def _copying(read_view: Reader, *, nullable: bool) -> Reader:
 
 
 def _bounded(read_string: Reader) -> Reader:
-    """A compact string that a peer sent. It may become part of a record or response whose strings are not compact."""
+    """Return a reader that also checks the length of a compact string.
+
+    It may become part of a record or response with plain strings; a longer one would fail there, when it is encoded.
+    """
 
     def read(data: Buffer, position: int) -> tuple[str | None, int]:
         first = data[position]
         if 0 < first < 0x80 and position + first <= len(data):
-            # Nearly all of them: the size takes one byte, and the bytes are there.
+            # The most frequent case: the size takes one byte, and all bytes are available.
             end = position + first
             return str(data[position + 1 : end], "utf-8"), end
         value, end = read_string(data, position)
@@ -260,7 +263,7 @@ def write_nullable_bytes(out: bytearray, value: Buffer | None) -> None:
 
 
 def read_array_size(data: Buffer, position: int, item_size_min: int) -> tuple[int, int]:
-    """An array's number of items, -1 for null; refused if the rest of the data cannot hold that many."""
+    """Read the size of an array, -1 for null; raises ProtocolError if the rest of the data is too short for it."""
     (count,) = _INT32.unpack_from(data, position)
     position += 4
     if count * item_size_min > len(data) - position:
@@ -280,14 +283,14 @@ def write_array_size(out: bytearray, count: int) -> None:
 
 
 def write_compact_array_size(out: bytearray, count: int) -> None:
-    """-1 stands for null, as in `write_array_size`."""
+    """Write the size of an array; -1 stands for null, as in `write_array_size`."""
     if count < 0x7F:
         out.append(count + 1)
     else:
         write_varint(out, count + 1)
 
 
-# By (flexible, nullable): what reads and writes text and bytes.
+# The readers and writers of strings and bytes, by (flexible, nullable).
 STRING_READERS: dict[tuple[bool, bool], Reader] = {
     (False, False): read_string,
     (False, True): read_nullable_string,

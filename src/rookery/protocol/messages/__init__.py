@@ -1,6 +1,6 @@
-"""Kafka's messages as classes for type checkers: requests, responses and the structs inside of them.
+"""Kafka's messages as classes for type checkers: requests, responses and the structs in them.
 
-The stubs are written by scripts/message_stubs.py (`make stubs`). At run time there is one class, `Message`.
+scripts/message_stubs.py (`make stubs`) writes the stubs. At run time every class is `Message`.
 """
 
 from rookery.protocol.message import message_class as __getattr__
