@@ -1,6 +1,6 @@
-"""What handlers get: the broker's services, and the request's circumstances.
+"""The arguments of handlers: the broker's services, and the header and connection of the request.
 
-`Services` is built once by the node. `RequestContext` is made per request and holds nothing of the request's body.
+`Services` is built once by the node. `RequestContext` is made per request and has nothing of the request's body.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,10 +50,10 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: MarkerWriter
-    # What the broker was started with; changes at run time are in the image.
+    # The configuration from the node's start; changes at run time are in the image.
     static_config: Mapping[str, str]
     fetch_max_bytes: int
-    # The long work of this node, of which one slice is done per turn of the event loop.
+    # The long work of this node: one slice runs per turn of the event loop.
     slices: Slices = field(default_factory=Slices)
     large_requests: LargeRequests = field(default_factory=LargeRequests)
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
@@ -69,13 +69,15 @@ class Services:
         return broker_layers(self.image, self.node_id, self.static_config)
 
     def current_leader(self, partition: TopicPartition) -> tuple[NodeId, LeaderEpoch]:
-        """Who leads a partition, for a client that asked the wrong broker; (-1, -1) if nobody is known."""
+        """Return the leader of a partition and its epoch, for a client that asked the wrong broker; (-1, -1) if
+        unknown.
+        """
         topic = self.image.topics.get(partition.topic)
         found = topic.partitions.get(partition.partition) if topic is not None else None
         return (-1, -1) if found is None else (found.leader, found.leader_epoch)
 
     def endpoints(self, nodes: Iterable[NodeId], listener: str) -> list[NodeEndpoint]:
-        """Where clients of a listener reach these nodes; those that do not have it, or do not live, are left out."""
+        """Return the addresses of these nodes on a listener, without the nodes that are fenced or do not have it."""
         found = (self._endpoint(self.image.brokers.get(node), listener) for node in nodes)
         return [endpoint for endpoint in found if endpoint is not None]
 
@@ -93,7 +95,7 @@ class Services:
 
 
 class RequestContext:
-    """Who asks, in which version, and what answers."""
+    """The client and version of one request, and the services that handle it."""
 
     __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "services")
 
@@ -107,5 +109,5 @@ class RequestContext:
         return self.connection.listener_name
 
     def reply(self, body: Sequence[Buffer | FileSlice]) -> Reply:
-        """The whole response. Every response passes here, which makes it the place to count and time them."""
+        """Return the whole reply: the frame's size and header, then `body`. Every response is built here."""
         return [response_prefix(self.api_key, self.api_version, self.correlation_id, parts_size(body)), *body]

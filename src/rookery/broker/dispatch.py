@@ -1,21 +1,22 @@
-"""From a frame to its reply: the one function that every connection calls for every request.
+"""From a frame to its reply: `Dispatcher.handle` is called by every connection for every request.
 
-Stage 1 (`handle` itself) runs synchronously and in the order of a connection's requests: header, version, decoding,
-and the handler's work on the log. A handler that can answer at once returns the response, and so does `handle`. One
-that must wait returns an awaitable (stage 2); the connection keeps the replies in order. The frame may be reused as
-soon as `handle` returns, so nothing may keep a view of it.
+Stage 1 (`handle` itself) runs synchronously and in the order of a connection's requests: header, version, decoding, and
+the handler's work on the log. A handler that can respond immediately returns the response, and so does `handle`. One
+that must wait returns an awaitable (stage 2); the connection sends the replies in the order of the requests. The frame
+is reused when `handle` returns, so no view of it may be kept.
 
 `broker.api_table` has the handlers, of two kinds: most take a decoded request and return a response; those of Produce
-and Fetch read the frame and make the whole reply themselves. When those wait, it is for a plain future, which the
-connection cancels if it is lost; a coroutine would hold on until its deadline. (A Produce that waits for its
-transaction's coordinator, or for schemas, is one: its records are still to be written.)
+and Fetch read the frame and build the whole reply themselves. If these wait, they return a plain future, which the
+connection cancels when it is lost; a coroutine would run until its deadline. (A Produce that waits before its append is
+a coroutine: its records are still to be written, also if the connection is lost.)
 
-What takes long is done in slices, and the connection looks at no further request meanwhile (`Held`): a request with
-many items is answered in pieces (`broker.request_pieces`), and one of many bytes is decoded in a worker thread, one
-such request of the broker at a time, because decoded it takes a multiple of its bytes.
+Long requests run in slices, and the connection handles no later request meanwhile (`Held`). A request with many items
+is handled in pieces (`broker.request_pieces`). A request of many bytes is decoded in a worker thread, one such request
+of the broker at a time, because the decoded form is several times as large.
 
-What cannot be answered raises ProtocolError, on which the connection is closed with one log line: an unknown API, a
-version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).
+A request without a possible response raises ProtocolError, and the connection is closed with one log line: an unknown
+API, a version that is not served, bytes that cannot be decoded. Only ApiVersions has a response for unknown versions
+(KIP-511).
 """
 
 from collections.abc import Awaitable, Mapping
@@ -40,19 +41,19 @@ _THROTTLE_TIME_MS: Final = 0
 
 
 class _Route:
-    """What the table says of one version of an API, as far as the dispatcher needs it: found by one look-up."""
+    """The columns of the table that the dispatcher needs, for one version of an API, so that one look-up finds them."""
 
     __slots__ = ("handle", "handle_frame", "has_throttle_time", "items_max", "split")
 
     def __init__(self, api: Api, version: int) -> None:
         self.handle_frame: FrameHandler | None = api.handle_frame
-        self.handle: Handler = api.handle or _refuse_message
+        self.handle: Handler = api.handle or _reject_message
         self.split: Split | None = api.split_of(version)
         self.items_max: int = WHOLE_REQUEST_ITEMS_MAX if self.split is None else REQUEST_ITEMS_MAX
         self.has_throttle_time: bool = api.has_throttle_time
 
 
-def _refuse_message(context: RequestContext, _: object) -> Struct:
+def _reject_message(context: RequestContext, _: object) -> Struct:
     raise AssertionError(f"API key {context.api_key} has no handler of messages")
 
 
@@ -62,12 +63,13 @@ _ROUTES: Final[Mapping[tuple[int, int], _Route]] = {
 
 
 class Dispatcher:
-    """Answers the requests of all connections of a broker."""
+    """Handles the requests of all connections of a broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> HandlerResult:
+        """Handle one request: stage 1 of it, or all. Raises ProtocolError if the connection has to be closed."""
         header, position = parse_request_header(frame)
         api_key, api_version = key = header[:2]
         route = _ROUTES.get(key)
@@ -84,31 +86,32 @@ class Dispatcher:
         return _encode_later(route, context, response)
 
     def _handle_long(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
-        """A request that may have more items, or bytes, than are worked on at once."""
+        """Handle a request that may have more items, or bytes, than one turn of the event loop may process."""
         if len(frame) > REQUEST_BYTES_ON_LOOP:
-            return Held(self._answer_large(route, context, self._services.large_requests.admit(frame), position))
+            return Held(self._handle_large(route, context, self._services.large_requests.admit(frame), position))
         request = decode_request(context.api_key, context.api_version, frame, position, route.items_max)
         if route.split is not None and exceeds(route.split, request):
-            return Held(self._answer_split(route, context, request, route.split))
+            return Held(self._handle_split(route, context, request, route.split))
         response = route.handle(context, request)
         if isinstance(response, Struct):
             return _encode(route, context, response)
         return _encode_later(route, context, response)
 
-    async def _answer_large(self, route: _Route, context: RequestContext, frame: bytes, position: int) -> Reply:
+    async def _handle_large(self, route: _Route, context: RequestContext, frame: bytes, position: int) -> Reply:
         api_key, version, items_max = context.api_key, context.api_version, route.items_max
         large_requests = self._services.large_requests
-        async with large_requests.turn:
+        async with large_requests.decoded_slots:
             request = await large_requests.decode(
                 frame, lambda data: decode_request_in_worker(api_key, version, data, position, items_max)
             )
             if route.split is not None and exceeds(route.split, request):
-                return await self._answer_split(route, context, request, route.split)
+                return await self._handle_split(route, context, request, route.split)
             answer = route.handle(context, request)
-        # A request that waits, for other members of a group for example, does not keep others waiting.
+        # The slot is released before the wait: a JoinGroup that waits for other members would block all other large
+        # requests.
         return await _encode_in_worker(route, context, await _result(answer))
 
-    async def _answer_split(self, route: _Route, context: RequestContext, request: Struct, split: Split) -> Reply:
+    async def _handle_split(self, route: _Route, context: RequestContext, request: Struct, split: Split) -> Reply:
         whole = None
         if (prepare := split.prepare) is not None:
             await in_worker(lambda: prepare(request))
@@ -135,7 +138,7 @@ class Dispatcher:
 
 def _encode(route: _Route, context: RequestContext, response: Struct) -> Reply:
     if route.has_throttle_time:
-        # Also in a response that is kept for others, with its bytes: it gets the same value every time.
+        # Set in a cached response too: the value is the same every time, so its cached bytes stay valid.
         response.__dict__["throttle_time_ms"] = _THROTTLE_TIME_MS
     return context.reply([encode_response(context.api_key, context.api_version, response)])
 

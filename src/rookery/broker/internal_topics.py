@@ -1,8 +1,8 @@
-"""The topics that coordinators keep their state in, made when somebody first needs them.
+"""Creates the topics in which coordinators store their state, when they are first needed.
 
-They have as many replicas as configured, or as there are brokers if these are fewer; `min.insync.replicas` is no more
-than that, or every partition would count as under it for ever. A creation that fails leaves
-things as they were: there is still no coordinator, which is what the client is told, and it tries again.
+They have as many replicas as configured, or as there are brokers if these are fewer. `min.insync.replicas` is not
+larger than that: otherwise every partition would have too few in-sync replicas for ever. If the creation fails, there
+is still no coordinator; the client gets that error and retries.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ def is_missing(services: Services, name: TopicName) -> bool:
 
 
 async def create(services: Services, name: TopicName) -> None:
-    """Make the topic and wait until it is served."""
+    """Create the topic and wait until it is served."""
     brokers = sum(not broker.fenced for broker in services.image.brokers.values())
     topic = _TOPICS[name](services.config(), max(brokers, 1))
     (created,) = await services.controller.create_topics([topic])
@@ -62,7 +62,7 @@ def _transactions_topic(config: BrokerLayers, brokers: int) -> NewTopic:
             ("compression.type", "uncompressed"),
             ("min.insync.replicas", str(min(config.integer("transaction.state.log.min.isr"), replication_factor))),
             ("segment.bytes", str(config.integer("transaction.state.log.segment.bytes"))),
-            # An outcome that was promised must not be lost with a replica that was behind.
+            # A leader that was not in sync could lack the outcome of a transaction that was acknowledged.
             ("unclean.leader.election.enable", "false"),
         ),
     )

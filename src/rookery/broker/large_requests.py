@@ -11,10 +11,10 @@ Result = TypeVar("Result")
 
 
 class LargeRequests:
-    """The large requests of one broker. `turn` is held while a decoded request is in memory."""
+    """The large requests of one broker. `decoded_slots` is acquired while a decoded request is in memory."""
 
     def __init__(self) -> None:
-        self.turn = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
+        self.decoded_slots = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         self._waiting_bytes = 0
 
     def admit(self, frame: memoryview) -> bytes:

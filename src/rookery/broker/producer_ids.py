@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers, given out from blocks that the controller allocates."""
+"""Producer ids for idempotent producers, taken from blocks that the controller allocates."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from rookery.metadata.requests import ControllerRequests, ProducerIdBlock
 
 
 class ProducerIds:
-    """Never gives an id twice: a block belongs to this process, and what is left of it is lost with a restart."""
+    """Never returns an id twice: a block belongs to this process, and its unused ids are lost with a restart."""
 
     def __init__(self, controller: ControllerRequests, metadata: MetadataPublisher, *, node_id: NodeId) -> None:
         self._controller = controller
@@ -17,10 +17,11 @@ class ProducerIds:
         self._node_id = node_id
         self._next: ProducerId = 0
         self._end: ProducerId = 0
-        # One allocation at a time; whoever waits behind it gets an id of the new block.
+        # One allocation at a time: the callers that wait for it get ids of the new block.
         self._lock = asyncio.Lock()
 
     async def take(self) -> tuple[ErrorCode, ProducerId]:
+        """Return an unused id, or the error of the allocation that was needed for it."""
         async with self._lock:
             if self._next == self._end:
                 block = await self._allocate()

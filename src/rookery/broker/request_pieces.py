@@ -1,8 +1,8 @@
-"""Requests about many items, answered piece by piece, so that no request holds the event loop.
+"""Cuts requests about many items into pieces, and joins the responses, so that no request blocks the event loop.
 
-Most APIs ask for an independent answer to each item of an array: partitions of topics, keys, groups. Such a request is
-cut into pieces of a bounded number of items, each of which is a request of its own to the handler; the responses are
-joined into one. A handler knows nothing of it. Pure: `dispatch` calls the handler and pauses between the pieces.
+Most APIs have an independent result for each item of an array: partitions of topics, keys, groups. Such a request is
+cut into pieces of a bounded number of items. The handler gets each piece as a request of its own, and the responses are
+joined into one. Pure: `dispatch` calls the handler and pauses between the pieces.
 
 A `Split` names the array in the request and in the response, level by level: `("topics", "partitions")` are the
 partitions of the topics. A cut may go through a topic; its second half is then appended to the first. Which APIs are
@@ -19,8 +19,11 @@ Path: TypeAlias = tuple[str, ...]
 
 
 class Split(NamedTuple):
-    """`prepare` is called with the whole request, of its API's type, before it is cut: for what concerns several of its
-    items."""
+    """Where the items are in request and response, and how many a piece has.
+
+    `prepare` is called with the whole request before it is cut, for checks that concern several items, such as
+    duplicates.
+    """
 
     request: Path
     response: Path
@@ -29,7 +32,11 @@ class Split(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """`continued`: how many levels are continued by the piece's first item; a first piece continues none."""
+    """A request with some of the items.
+
+    `continued` is the number of levels that the piece's first item continues, for example 1 if it begins inside a topic
+    of the piece before; 0 for the first piece.
+    """
 
     message: Struct
     item_count: int
@@ -37,12 +44,12 @@ class Piece(NamedTuple):
 
 
 def exceeds(split: Split, request: Struct) -> bool:
-    """Whether a request has more items than one piece may have."""
+    """Return whether a request has more items than one piece may have."""
     return _count(request, split.request, split.size) > split.size
 
 
 def _count(message: Struct, path: Path, enough: int) -> int:
-    """The number of items; counted no further than is enough to know."""
+    """Return the number of items, or any number above `enough` if there are more than that."""
     items = vars(message).get(path[0])
     if items is None:
         return 0
@@ -57,7 +64,7 @@ def _count(message: Struct, path: Path, enough: int) -> int:
 
 
 def pieces(message: Struct, path: Path, size: int) -> Iterator[Piece]:
-    """The message with at most `size` items at a time. An item without further items counts as one."""
+    """Yield the message with at most `size` items at a time. A topic without partitions counts as one item."""
     name, rest = path[0], path[1:]
     taken: list[Any] = []
     item_count = continued = 0
@@ -78,9 +85,9 @@ def _with(message: Struct, name: str, items: list[Any]) -> Struct:
 
 
 def join(whole: Struct | None, response: Struct, path: Path, continued: int) -> Struct:
-    """The response to all pieces so far; `continued` is that of the piece which `response` answers."""
+    """Return the response to all pieces so far; `continued` is that of the piece which belongs to `response`."""
     if whole is None:
-        # Handlers may return what is kept for others: only a copy can be appended to.
+        # A copy: handlers may return a cached response, and appending to that would change the responses of others.
         return _with(response, path[0], list(vars(response).get(path[0]) or ()))
     _append(whole, response, path, max(0, continued - 1))
     return whole
@@ -89,7 +96,7 @@ def join(whole: Struct | None, response: Struct, path: Path, continued: int) -> 
 def _append(whole: Struct, addition: Struct, path: Path, continued: int) -> None:
     fields, added = vars(whole), vars(addition)
     if not fields.get("error_code") and added.get("error_code"):
-        # The first error of a piece counts for all: what was answered before stays answered.
+        # The first error of a piece becomes the error of the response; the items before it keep their results.
         fields["error_code"] = added["error_code"]
     items, more = fields[path[0]], added.get(path[0]) or []
     if continued and items and more:

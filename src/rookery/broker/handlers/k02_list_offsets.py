@@ -1,14 +1,14 @@
 """ListOffsets (2): the offset of a place in a partition, or the first at or after a timestamp.
 
-A negative timestamp names a place: -1 the end that the reader may see (high watermark, or last stable offset for
-`read_committed`), -2 the start, -3 the record with the largest timestamp, -4 the start on local disk, -5 the end of
-tiered storage (there is none: offset -1), -6 the start of what is not tiered yet (none: -1). A real timestamp is
-answered exact to the record; where no record is that new, with offset -1 and no error.
+A negative timestamp names a place in the log: -1 the end that the reader may see (high watermark, or last stable offset
+for `read_committed`), -2 the start, -3 the record with the largest timestamp, -4 the start on local disk, -5 the end of
+tiered storage (there is none: offset -1), -6 the start of what is not tiered yet (none: -1). For a real timestamp the
+offset is that of the record, not of its batch; if no record is that new, it is -1 without an error.
 
 Versions: v1 is the first with single offsets. v2 isolation level. v4 leader epochs (FENCED_LEADER_EPOCH,
-UNKNOWN_LEADER_EPOCH). v5 may answer OFFSET_NOT_AVAILABLE, before it is LEADER_NOT_AVAILABLE. v6 flexible. v7 takes -3,
-v8 -4, v9 -5, v11 -6; an older version that asks for them gets UNSUPPORTED_VERSION. v10 timeout (only tiered reads need
-it).
+UNKNOWN_LEADER_EPOCH). v5 may return OFFSET_NOT_AVAILABLE, before it is LEADER_NOT_AVAILABLE. v6 flexible. v7 takes -3,
+v8 -4, v9 -5, v11 -6; a request for them in an older version gets UNSUPPORTED_VERSION. v10 timeout (only tiered reads
+need it).
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from rookery.protocol.messages import (
 from rookery.replication import replica as places
 from rookery.replication.replica import OffsetFound
 
-# Not a field of the protocol: what `note_repeated` has found, which the pieces of a split request share.
+# Not a field of the protocol: the partitions that `note_repeated` has found, for all pieces of a split request.
 _REPEATED = "repeated"
 _READ_COMMITTED = 1
 _OFFSET_NOT_AVAILABLE_SINCE = 5
@@ -60,7 +60,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
 
 
 def note_repeated(request: ListOffsetsRequest) -> None:
-    """Find the partitions that are asked for more than once, which is refused; also where a request comes in pieces."""
+    """Find the partitions that a request names twice: they are rejected. Called before a request is cut into pieces."""
     counts = Counter(
         TopicPartition(topic.name, partition.partition_index)
         for topic in request.topics

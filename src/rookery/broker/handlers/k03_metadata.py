@@ -1,14 +1,14 @@
-"""Metadata (3): brokers, and topics with their partitions and leaders; creates topics that are asked for.
+"""Metadata (3): brokers, and topics with their partitions and leaders; creates topics that do not exist.
 
-A topic that does not exist is created if the client and `auto.create.topics.enable` allow it, and answered in the same
-response, since the controller's answer means that it is served. Otherwise it is UNKNOWN_TOPIC_OR_PARTITION, or
-INVALID_TOPIC_EXCEPTION if no topic could have that name. The controller id is that of a live broker: every broker takes
-requests for the controller.
+A topic that does not exist is created if the client and `auto.create.topics.enable` allow it. It is in the same
+response, because the controller returns when the topic is served. If it is not created, it is
+UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if its name is invalid. The controller id is that of a live
+broker: every broker accepts requests for the controller.
 
 Versions: in v0 an empty list of topics means all, from v1 on null means all and an empty list none. v1 controller id,
 rack and internal flag. v2 cluster id. v4 `allow_auto_topic_creation` (before, it was always allowed). v5 offline
-replicas. v6 LISTENER_NOT_FOUND where a leader lacks the client's listener (before, LEADER_NOT_AVAILABLE). v7 leader
-epochs. v8 authorized operations, -2147483648 where they were not asked for; those of the cluster only up to v10. v9
+replicas. v6 LISTENER_NOT_FOUND if a leader lacks the client's listener (before, LEADER_NOT_AVAILABLE). v7 leader
+epochs. v8 authorized operations, -2147483648 if they were not requested; those of the cluster only up to v10. v9
 flexible. v10 topic ids in the response, v12 also in requests (UNKNOWN_TOPIC_ID). v13 an error for the whole response,
 which is for clients that must start over (never here).
 """
@@ -49,9 +49,9 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
         return _Answer(context, request).refuse_all(topics)
     if any(topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID for topic in topics):
         return _Answer(context, request).by_id(topic.get("topic_id", NO_TOPIC_ID) for topic in topics)
-    # A name that is given twice is answered once.
+    # A name that is given twice is described once.
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    # The cluster's own topics have settings of their own and come with their coordinators.
+    # Internal topics are not created here: they need other settings, and the coordinators' requests create them.
     missing = [name for name in names if name not in context.services.image.topics and name not in INTERNAL_TOPICS]
     if missing and _may_create(context, request):
         return _create_and_answer(context, request, names, missing)
@@ -59,19 +59,19 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
 
 
 def remove_repeated(request: MetadataRequest) -> None:
-    """A name or id that is given twice is answered once."""
+    """Remove names and ids that are given twice, so that each is described once."""
     if request.topics is not None:
         request.topics = list({(topic.name, topic.get("topic_id")): topic for topic in request.topics}.values())
 
 
 def _answer_known(context: RequestContext, request: MetadataRequest, names: Sequence[str] | None) -> MetadataResponse:
-    """Topics that exist, or all for None: the same answer as long as the metadata is the same."""
+    """Describe topics that exist, or all if `names` is None. The response is cached until the metadata changes."""
     known, image = context.services.known_answers.metadata, context.services.image
-    asks_for = (
+    options = (
         request.get("include_topic_authorized_operations"),
         request.get("include_cluster_authorized_operations"),
     )
-    kind = (context.api_version, context.listener, asks_for, None if names is None else tuple(names))
+    kind = (context.api_version, context.listener, options, None if names is None else tuple(names))
     found = known.find(image, kind)
     if found is None:
         described = _Answer(context, request).by_name(image.topics if names is None else names)
@@ -111,7 +111,7 @@ class _Answer:
     def by_name(
         self, names: Iterable[str], refused: Mapping[str, ErrorCode] = MappingProxyType({})
     ) -> MetadataResponse:
-        """`refused` tells why topics could not be created."""
+        """Describe topics by name. `refused` has the errors of topics that could not be created."""
         return self._respond([self._describe(name, refused.get(name)) for name in names])
 
     def by_id(self, topic_ids: Iterable[TopicId]) -> MetadataResponse:
@@ -180,7 +180,7 @@ class _Answer:
     def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:
         live, replicas, isr = self._live, list(partition.replicas), list(partition.isr)
         if self._context.api_version == 0:
-            # v0 has no offline replicas: those that do not live are left out, and the error says that some miss.
+            # v0 has no offline replicas: they are left out, and REPLICA_NOT_AVAILABLE says that some are missing.
             replicas, isr = [[node for node in nodes if node in live] for nodes in (replicas, isr)]
         code = ErrorCode.NONE
         if partition.leader not in live:

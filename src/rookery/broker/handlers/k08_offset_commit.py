@@ -1,9 +1,9 @@
-"""OffsetCommit (8): a group notes how far it has read.
+"""OffsetCommit (8): store the offsets up to which a group has consumed.
 
-Who may commit: a member with its generation (or its epoch, in groups of the new protocol), or, in a group without
-members, anybody who gives no generation. Topics that do not exist are UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID
-where they are named by id; metadata above `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE. Both concern their
-partition only.
+A member must pass its generation (in groups of the new protocol its epoch). In a group without members, any client may
+commit without a generation. Topics that do not exist are UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID if they are
+named by id; metadata above `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE. Both are errors of single
+partitions.
 
 Versions: v2 to v4 a retention time, which replaces `offsets.retention.minutes` for this offset; -1 is none. v3 throttle
 time. v6 leader epochs. v7 group instance id. v8 flexible. v9 member epochs: STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND
@@ -62,7 +62,7 @@ def handle(
 
 
 def _name(context: RequestContext, topic: OffsetCommitRequestTopic) -> str | None:
-    """The name of a topic that exists."""
+    """Return the name of the topic if it exists, else None."""
     image = context.services.image
     if context.api_version >= _TOPIC_IDS_SINCE:
         return image.topic_names.get(topic.get("topic_id", NO_TOPIC_ID))

@@ -1,8 +1,7 @@
-"""OffsetFetch (9): how far a group has read.
+"""OffsetFetch (9): the committed offsets of groups.
 
-A partition without a committed offset, and a group that nobody knows, are offset -1 without an error. `require_stable`
-asks not to be told offsets that an open transaction is about to replace: those are UNSTABLE_OFFSET_COMMIT, and the
-client asks again.
+A partition without a committed offset, also of an unknown group, has offset -1 without an error. With `require_stable`,
+an offset that an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT, and the client retries.
 
 Versions: v1 reads from the offsets topic. v2 null topics for all, and an error for the whole response. v3 throttle
 time. v5 leader epochs. v6 flexible. v7 `require_stable`. v8 several groups in one request. v9 member id and epoch, for
@@ -35,8 +34,8 @@ GROUPS_SINCE = 8
 _TOPIC_IDS_SINCE = 10
 
 
-class _Asked(NamedTuple):
-    """A topic of a request of any version. An id that no topic has comes without a name."""
+class _RequestedTopic(NamedTuple):
+    """A topic of a request of any version. The name is None if no topic has the id."""
 
     name: TopicName | None
     topic_id: TopicId
@@ -57,8 +56,8 @@ def handle(
     groups, require_stable = context.services.groups, request.get("require_stable", False)
     if context.api_version < GROUPS_SINCE:
         return _handle_one(context, request, require_stable=require_stable)
-    asked = request.get("groups", ())
-    topics = [_topics(context, group) for group in asked]
+    requested = request.get("groups", ())
+    topics = [_topics(context, group) for group in requested]
     return respond_to_all(
         [
             groups.fetch(
@@ -70,10 +69,10 @@ def handle(
                     require_stable=require_stable,
                 )
             )
-            for group, of_group in zip(asked, topics, strict=True)
+            for group, of_group in zip(requested, topics, strict=True)
         ],
         lambda results: OffsetFetchResponse(
-            groups=[_group(context, *each) for each in zip(asked, topics, results, strict=True)],
+            groups=[_group(context, *each) for each in zip(requested, topics, results, strict=True)],
         ),
     )
 
@@ -81,28 +80,30 @@ def handle(
 def _handle_one(
     context: RequestContext, request: OffsetFetchRequest, *, require_stable: bool
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """A request of a version that names one group, and topics by their names."""
+    """Handle a request of a version that has one group, and topics by name."""
     named = request.get("topics")
-    topics = None if named is None else [_Asked(each.name, NO_TOPIC_ID, each.partition_indexes) for each in named]
+    topics = (
+        None if named is None else [_RequestedTopic(each.name, NO_TOPIC_ID, each.partition_indexes) for each in named]
+    )
     group_id, partitions = request.get("group_id", ""), _partitions(topics)
     wanted = FetchRequest(group_id=group_id, partitions=partitions, require_stable=require_stable)
     return respond(context.services.groups.fetch(wanted), lambda result: _respond_to_one(context, topics, result))
 
 
-def _topics(context: RequestContext, group: OffsetFetchRequestGroup) -> list[_Asked] | None:
+def _topics(context: RequestContext, group: OffsetFetchRequestGroup) -> list[_RequestedTopic] | None:
     if group.topics is None:
         return None
     if context.api_version < _TOPIC_IDS_SINCE:
-        return [_Asked(topic.get("name", ""), NO_TOPIC_ID, topic.partition_indexes) for topic in group.topics]
-    return [_asked_by_id(context, topic) for topic in group.topics]
+        return [_RequestedTopic(topic.get("name", ""), NO_TOPIC_ID, topic.partition_indexes) for topic in group.topics]
+    return [_requested_by_id(context, topic) for topic in group.topics]
 
 
-def _asked_by_id(context: RequestContext, topic: OffsetFetchRequestTopics) -> _Asked:
+def _requested_by_id(context: RequestContext, topic: OffsetFetchRequestTopics) -> _RequestedTopic:
     topic_id = topic.get("topic_id", NO_TOPIC_ID)
-    return _Asked(context.services.image.topic_names.get(topic_id), topic_id, topic.partition_indexes)
+    return _RequestedTopic(context.services.image.topic_names.get(topic_id), topic_id, topic.partition_indexes)
 
 
-def _partitions(topics: Iterable[_Asked] | None) -> tuple[TopicPartition, ...] | None:
+def _partitions(topics: Iterable[_RequestedTopic] | None) -> tuple[TopicPartition, ...] | None:
     if topics is None:
         return None
     return tuple(
@@ -111,12 +112,12 @@ def _partitions(topics: Iterable[_Asked] | None) -> tuple[TopicPartition, ...] |
 
 
 def _respond_to_one(
-    context: RequestContext, asked: list[_Asked] | None, result: FetchedOffsets | ErrorCode
+    context: RequestContext, requested: list[_RequestedTopic] | None, result: FetchedOffsets | ErrorCode
 ) -> OffsetFetchResponse:
-    code, found = _find(context, asked, result)
+    code, found = _find(context, requested, result)
     if code is not ErrorCode.NONE and context.api_version < _GROUP_ERROR_SINCE:
-        # Before there was a place for the group's error, every partition has it.
-        found = [_failed(topic, code) for topic in asked or ()]
+        # These versions have no field for the group's error: every partition gets it.
+        found = [_failed(topic, code) for topic in requested or ()]
     return OffsetFetchResponse(
         error_code=code,
         topics=[
@@ -141,10 +142,10 @@ def _respond_to_one(
 def _group(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
-    asked: list[_Asked] | None,
+    requested: list[_RequestedTopic] | None,
     result: FetchedOffsets | ErrorCode,
 ) -> OffsetFetchResponseGroup:
-    code, found = _find(context, asked, result)
+    code, found = _find(context, requested, result)
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         error_code=code,
@@ -169,34 +170,34 @@ def _group(
 
 
 def _find(
-    context: RequestContext, asked: list[_Asked] | None, result: FetchedOffsets | ErrorCode
+    context: RequestContext, requested: list[_RequestedTopic] | None, result: FetchedOffsets | ErrorCode
 ) -> tuple[ErrorCode, list[_Found]]:
-    """The error of a whole group, or what was found of its topics: in the order of the request, or all of them."""
+    """Return the error of a whole group, or its topics: in the order of the request, or all of them."""
     if isinstance(result, ErrorCode):
         return result, []
     if result.error_code is not ErrorCode.NONE:
         return result.error_code, []
-    if asked is None:
+    if requested is None:
         return ErrorCode.NONE, list(_all_topics(context, result.offsets))
     offsets = {offset.partition: offset for offset in result.offsets}
-    return ErrorCode.NONE, [_found(topic, offsets) for topic in asked]
+    return ErrorCode.NONE, [_found(topic, offsets) for topic in requested]
 
 
-def _found(topic: _Asked, offsets: Mapping[TopicPartition, FetchedOffset]) -> _Found:
+def _found(topic: _RequestedTopic, offsets: Mapping[TopicPartition, FetchedOffset]) -> _Found:
     if topic.name is None:
         return _failed(topic, ErrorCode.UNKNOWN_TOPIC_ID)
     found = [offsets[TopicPartition(topic.name, index)] for index in topic.indexes]
     return _Found(topic.name, topic.topic_id, found)
 
 
-def _failed(topic: _Asked, code: ErrorCode) -> _Found:
+def _failed(topic: _RequestedTopic, code: ErrorCode) -> _Found:
     name = topic.name or ""
     failed = [FetchedOffset(TopicPartition(name, index), error_code=code) for index in topic.indexes]
     return _Found(name, topic.topic_id, failed)
 
 
 def _all_topics(context: RequestContext, offsets: Iterable[FetchedOffset]) -> Iterator[_Found]:
-    """Where topics have ids, one that is being deleted has none any more and is left out."""
+    """Return all topics of a group. If topics have ids, one that is being deleted has none, and is left out."""
     known = context.services.image.topics
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     for name, items in groupby(sorted(offsets), key=lambda offset: offset.partition.topic):

@@ -1,10 +1,10 @@
 """FindCoordinator (10): which broker coordinates a group, or the transactions of a transactional id.
 
-The first request of each kind creates the topic that its coordinators keep their state in, `__consumer_offsets` or
-`__transaction_state`, and is answered when it is served. Other kinds of keys are INVALID_REQUEST.
+The first request of each kind creates the topic in which its coordinators store their state, `__consumer_offsets` or
+`__transaction_state`; the response is sent when the topic is served. Other kinds of keys are INVALID_REQUEST.
 
 Versions: v1 key types (a v0 key is a group's), throttle time and an error message, which is "NONE" on success. v3
-flexible. v4 several keys in one request; the message is empty on success. v5 may answer TRANSACTION_ABORTABLE, which
+flexible. v4 several keys in one request; the message is empty on success. v5 may return TRANSACTION_ABORTABLE, which
 never happens. v6 is for share groups.
 """
 
@@ -73,7 +73,7 @@ def _find(context: RequestContext, topic: TopicName | None, key: str) -> Coordin
 
 
 def _partition_of(services: Services, topic: TopicName, key: str) -> int | None:
-    """The partition whose leader coordinates `key`; None while the topic is not there."""
+    """Return the partition whose leader coordinates `key`; None as long as the topic does not exist."""
     runtime = services.groups.runtime if topic == OFFSETS_TOPIC else services.transactions.runtime
     return runtime.partition_of(key) if runtime.partition_count else None
 

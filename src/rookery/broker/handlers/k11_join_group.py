@@ -1,10 +1,11 @@
-"""JoinGroup (11): a client wants to be a member of a classic group in its next generation.
+"""JoinGroup (11): make a client a member of a classic group in its next generation.
 
-The answer comes when all members have joined, or when the time for it is over. An empty group id is INVALID_GROUP_ID.
+The response is sent when all members have joined, or after the rebalance time-out. An empty group id is
+INVALID_GROUP_ID.
 
-Versions: v0 has no rebalance time-out, the session's is taken. v1 rebalance time-out. v2 throttle time. v4 a new member
-is given its id with MEMBER_ID_REQUIRED and comes again with it (KIP-394), so that clients which give up leave nothing
-behind. v5 group instance id (static membership). v6 flexible. v7 protocol type in the response; before, the protocol's
+Versions: v0 has no rebalance time-out, the session's is used. v1 rebalance time-out. v2 throttle time. v4 a new member
+gets its id with MEMBER_ID_REQUIRED and joins again with it (KIP-394), so that a client that stops retrying leaves no
+member. v5 group instance id (static membership). v6 flexible. v7 protocol type in the response; before, the protocol's
 name may not be null. v8 a reason, for logs. v9 `skip_assignment`: a static leader that came back need not assign.
 """
 

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a classic group is alive; the answer tells whether it must join again.
+"""Heartbeat (12): a member of a classic group is alive; the response says whether it must join again.
 
 Versions: v1 throttle time. v3 group instance id. v4 flexible.
 """
@@ -27,7 +27,7 @@ def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRespo
 
 
 def _respond_heartbeat(code: ErrorCode) -> HeartbeatResponse:
-    # A client that is told that the coordinator loads would leave it; that it goes on is all that it needs to know.
+    # With COORDINATOR_LOAD_IN_PROGRESS a client would look for another coordinator. NONE lets it continue.
     return _respond(ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)
 
 

@@ -1,6 +1,6 @@
-"""LeaveGroup (13): members go, of their own will or because an administrator removes them.
+"""LeaveGroup (13): members leave, or an administrator removes them.
 
-A static member is removed by its instance id alone, or together with its member id, which must then be its present one.
+A static member is removed by its instance id alone, or together with its member id, which must then be the current one.
 
 Versions: up to v2 one member, whose error is that of the response. v1 throttle time. v3 several members, each with its
 error and perhaps an instance id. v4 flexible. v5 a reason, for logs.

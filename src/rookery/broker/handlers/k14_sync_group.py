@@ -1,6 +1,6 @@
-"""SyncGroup (14): a classic group's leader brings the assignments of a generation, and every member fetches its own.
+"""SyncGroup (14): a classic group's leader sends the assignments of a generation, and every member gets its own.
 
-The members' answers wait for the leader's request.
+The members' responses wait for the leader's request.
 
 Versions: v1 throttle time. v3 group instance id. v4 flexible. v5 protocol type and name, both needed, which must be the
 group's (INCONSISTENT_GROUP_PROTOCOL).
@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupRespo
 
 
 def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
-    # While the coordinator loads, the member should join again rather than ask again.
+    # While the coordinator loads, the member should join again instead of repeating this request.
     if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         result = ErrorCode.REBALANCE_IN_PROGRESS
     synced = SyncResult(result) if isinstance(result, ErrorCode) else result

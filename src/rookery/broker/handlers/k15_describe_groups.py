@@ -1,9 +1,9 @@
 """DescribeGroups (15): classic groups with their members.
 
-A group that nobody knows is dead: without an error up to v5, with GROUP_ID_NOT_FOUND from v6 on. So is one of the new
-protocol, which has an API of its own (ConsumerGroupDescribe).
+An unknown group has the state "Dead": without an error up to v5, with GROUP_ID_NOT_FOUND from v6 on. So has a group of
+the new protocol, for which there is ConsumerGroupDescribe.
 
-Versions: v1 throttle time. v3 authorized operations, -2147483648 where they were not asked for. v4 group instance ids.
+Versions: v1 throttle time. v3 authorized operations, -2147483648 if they were not requested. v4 group instance ids.
 v5 flexible. v6 GROUP_ID_NOT_FOUND and an error message.
 """
 

@@ -1,9 +1,9 @@
 """ListGroups (16): the groups of both kinds that this broker coordinates.
 
-While one of its partitions is loaded the answer is COORDINATOR_LOAD_IN_PROGRESS.
+While one of its partitions is being loaded, the response is COORDINATOR_LOAD_IN_PROGRESS.
 
 Versions: v1 throttle time. v3 flexible. v4 states, and a filter for them. v5 types ("classic", "consumer"), and a
-filter for them. Filters ignore case; names that are not known match nothing.
+filter for them. Filters ignore case; unknown names match nothing.
 """
 
 from rookery.base.errors import ErrorCode

@@ -1,10 +1,10 @@
 """ApiVersions (18): the APIs and versions that this broker serves, and the cluster's features (KIP-35, KIP-584).
 
-The first request of most clients. A version that is not known is answered with v0, UNSUPPORTED_VERSION and the table,
+The first request of most clients. An unknown version gets a v0 response with UNSUPPORTED_VERSION and the table,
 from which the client takes the versions of ApiVersions that it may use (KIP-511); the response header is always v0.
 
-Versions: v0 to v2 are empty requests. v3 is flexible and names the client's software, which must look like a name
-(INVALID_REQUEST otherwise). v4 may have supported features whose lowest version is 0; for older versions those are
+Versions: v0 to v2 are empty requests. v3 is flexible and names the client's software, which must be a valid name
+(else INVALID_REQUEST). v4 may have supported features whose lowest version is 0; for older versions those are
 left out, since their clients do not expect them.
 """
 
@@ -50,7 +50,8 @@ def _describe(context: RequestContext) -> ApiVersionsResponse:
             for feature in SUPPORTED_FEATURES
             if feature.min_supported_version > 0 or context.api_version >= _ZERO_FEATURE_VERSIONS_SINCE
         ],
-        # The epoch grows with every change of the metadata: clients believe the highest that they have seen.
+        # The epoch grows with every change of the metadata: clients use the response with the highest one that they
+        # have seen.
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
@@ -61,7 +62,7 @@ def _describe(context: RequestContext) -> ApiVersionsResponse:
 
 
 def refuse(error_code: ErrorCode) -> ApiVersionsResponse:
-    """Without features, but with the table where the version was wrong, so that the client can choose another."""
+    """Return an error response, without features; after a wrong version with the table, to choose another version."""
     keys = SERVED if error_code is ErrorCode.UNSUPPORTED_VERSION else ()
     return ApiVersionsResponse(error_code=error_code, api_keys=[_row(key) for key in keys])
 

@@ -1,10 +1,10 @@
-"""CreateTopics (19): new topics with partitions, replicas and configs; answered when they are served.
+"""CreateTopics (19): new topics with partitions, replicas and configs; the response is sent when they are served.
 
-Checks and their codes are the controller's (`controller.topics`). With `validate_only` all is checked and nothing
-created. What the controller has not done within the request's time-out is answered REQUEST_TIMED_OUT and done later.
+The controller makes the checks (`controller.topics`). With `validate_only` everything is checked and nothing created.
+After the request's time-out the response is REQUEST_TIMED_OUT; the topics are created nevertheless.
 
 Versions: v2 is the oldest that Kafka 4 has. v4 lets the counts be -1 for the broker's defaults. v5 flexible, and the
-response tells counts and configs. v6 quotas (none here). v7 the topic's id.
+response has counts and configs. v6 quotas (none here). v7 the topic's id.
 """
 
 from rookery.base.config import ConfigEntry
@@ -30,7 +30,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     created = await within(request.timeout_ms, submitted)
     if created is None:
         created = [CreatedTopic(topic.name, _TIMED_OUT) for topic in topics]
-    # Topics with the same configs share their description: it is converted and encoded once.
+    # Topics with the same configs share one list of described configs, which is converted and encoded once.
     configs = {id(topic.configs): topic.configs for topic in created}
     described = {key: [_config(entry) for entry in entries] for key, entries in configs.items()}
     return CreateTopicsResponse(topics=[_answer(topic, described[id(topic.configs)]) for topic in created])

@@ -1,9 +1,9 @@
-"""DeleteTopics (20): topics by name or by id; answered when they are gone from the metadata.
+"""DeleteTopics (20): delete topics by name or by id; the response is sent when they are removed from the metadata.
 
-Their directories are renamed at once and removed later (`file.delete.delay.ms`). With `delete.topic.enable=false`
+Their directories are renamed immediately and removed later (`file.delete.delay.ms`). With `delete.topic.enable=false`
 nothing is deleted. An internal topic can be deleted, as in Kafka.
 
-Versions: v1 is the oldest that Kafka 4 has; up to v5 names only. v3 answers TOPIC_DELETION_DISABLED, before it is
+Versions: v1 is the oldest that Kafka 4 has; up to v5 names only. v3 returns TOPIC_DELETION_DISABLED, before it is
 INVALID_REQUEST. v4 flexible. v5 error messages. v6 names or ids (UNKNOWN_TOPIC_ID).
 """
 

@@ -1,8 +1,8 @@
-"""DeleteRecords (21): move the start of partitions, so that earlier records are gone.
+"""DeleteRecords (21): move the start of partitions, which deletes the records before it.
 
 Offset -1 means the high watermark. An offset beyond the high watermark is OFFSET_OUT_OF_RANGE, one below the start
-changes nothing. Answered when all replicas have moved their start; here that is at once.
-A topic that is only compacted refuses with POLICY_VIOLATION, an internal topic with INVALID_TOPIC_EXCEPTION.
+changes nothing. The response is sent when all replicas have moved their start, which here is immediately.
+A topic that is only compacted is POLICY_VIOLATION, an internal topic INVALID_TOPIC_EXCEPTION.
 
 Versions: v0 to v2 are the same; v2 is flexible.
 """

@@ -1,16 +1,16 @@
 """InitProducerId (22): an id and epoch for a producer, idempotent or transactional.
 
-Without a transactional id every request gets a new id with epoch 0; the id and epoch that a producer had before do not
-matter. With one, the coordinator gives the id that belongs to it, with an epoch above all that were given before: older
-instances are fenced. If one of them left a transaction open it is aborted, and the answer is CONCURRENT_TRANSACTIONS
-while that goes on. An empty transactional id is INVALID_REQUEST, a time-out that is not above 0 or is above
+Without a transactional id every request gets a new id with epoch 0; the id and epoch that a producer had before are
+ignored. With one, the coordinator returns the id that belongs to it, with a higher epoch than all before: older
+instances are fenced. If one of them left a transaction open, it is aborted, and the response is CONCURRENT_TRANSACTIONS
+until that has ended. An empty transactional id is INVALID_REQUEST, a time-out that is not above 0 or is above
 `transaction.max.timeout.ms` INVALID_TRANSACTION_TIMEOUT.
 
-Versions: v2 flexible. v3 the former id and epoch, of which both or none must be given: a producer that goes on after
-an error, and is PRODUCER_FENCED if somebody else has begun meanwhile. v4 may answer so; before, that is
-INVALID_PRODUCER_EPOCH. v5 may answer TRANSACTION_ABORTABLE, which never happens. v6 two-phase commit (KIP-939):
+Versions: v2 flexible. v3 the former id and epoch, both or none: a producer that continues after an error, and gets
+PRODUCER_FENCED if another instance has started meanwhile. v4 may return that; before, it is INVALID_PRODUCER_EPOCH. v5
+may return TRANSACTION_ABORTABLE, which never happens. v6 two-phase commit (KIP-939):
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless `transaction.two.phase.commit.enable` allows it, and UNSUPPORTED_VERSION
-even then; so is keeping a prepared transaction.
+even then; keeping a prepared transaction is UNSUPPORTED_VERSION, too.
 """
 
 from collections.abc import Awaitable

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23): where a leader epoch ended, for consumers and followers that check for truncation.
 
-Answers the end offset of the newest epoch that is not newer than the one asked for; -1 and -1 where none is known. The
+Returns the end offset of the newest epoch that is not newer than the requested one; -1 and -1 if none is known. The
 current leader epoch of the request is checked first (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH).
 
 Versions: v2 is the oldest that Kafka 4 has (and the only one that librdkafka sends); v3 replica id; v4 flexible.

@@ -1,12 +1,12 @@
-"""AddPartitionsToTxn (24): partitions become part of a transaction, before or while their records are written.
+"""AddPartitionsToTxn (24): add partitions to a transaction, before or while their records are written.
 
-All or nothing: if one partition cannot be added, those that could are OPERATION_NOT_ATTEMPTED. A partition that does
-not exist is UNKNOWN_TOPIC_OR_PARTITION; to a client, one of an internal topic is TOPIC_AUTHORIZATION_FAILED. Whatever
-the coordinator says (INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS and so on) is every partition's answer.
+If one partition cannot be added, none is, and the others are OPERATION_NOT_ATTEMPTED. A partition that does
+not exist is UNKNOWN_TOPIC_OR_PARTITION; to a client, one of an internal topic is TOPIC_AUTHORIZATION_FAILED. An
+error of the coordinator (INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS and others) is every partition's error.
 
-Versions: v0 to v3 are the clients', with one transaction; v4 and v5 the brokers', with several, which may ask whether
-partitions are in their transaction instead of adding them (`verify_only`): those that are not are
-TRANSACTION_ABORTABLE. v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible.
+Versions: v0 to v3 are for clients, with one transaction. v4 and v5 are for brokers, with several, which may check
+whether partitions are in their transaction instead of adding them (`verify_only`): those that are not are
+TRANSACTION_ABORTABLE. v2 may return PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ _FENCED_SINCE = 2
 _BATCHES_SINCE = 4
 
 
-class _Asked(NamedTuple):
-    """One transaction of a request, of whatever version."""
+class _TransactionItem(NamedTuple):
+    """One transaction of a request of any version."""
 
     add: AddRequest
     topics: Sequence[AddPartitionsToTxnTopic]
@@ -44,28 +44,28 @@ class _Asked(NamedTuple):
 def handle(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    asked = list(_transactions(context, request))
+    items = list(_transactions(context, request))
 
     def convert(outcomes: list[VerifiedPartitions | ErrorCode]) -> AddPartitionsToTxnResponse:
-        results = [_results(context, each, outcome) for each, outcome in zip(asked, outcomes, strict=True)]
+        results = [_results(context, each, outcome) for each, outcome in zip(items, outcomes, strict=True)]
         if context.api_version < _BATCHES_SINCE:
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0])
         return AddPartitionsToTxnResponse(
             error_code=ErrorCode.NONE,
             results_by_transaction=[
                 AddPartitionsToTxnResult(transactional_id=each.add.transactional_id, topic_results=result)
-                for each, result in zip(asked, results, strict=True)
+                for each, result in zip(items, results, strict=True)
             ],
         )
 
-    return respond_to_all([_carry_out(context, each) for each in asked], convert)
+    return respond_to_all([_carry_out(context, each) for each in items], convert)
 
 
-def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -> Iterator[_Asked]:
+def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -> Iterator[_TransactionItem]:
     if context.api_version >= _BATCHES_SINCE:
         for item in request.get("transactions", ()):
             add = _add_request(item.transactional_id, item.producer_id, item.producer_epoch, item.topics)
-            yield _Asked(add, item.topics, item.verify_only)
+            yield _TransactionItem(add, item.topics, item.verify_only)
     else:
         topics = request.get("v3_and_below_topics", ())
         add = _add_request(
@@ -74,7 +74,7 @@ def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -
             request.get("v3_and_below_producer_epoch", NO_PRODUCER_EPOCH),
             topics,
         )
-        yield _Asked(add, topics, verify_only=False)
+        yield _TransactionItem(add, topics, verify_only=False)
 
 
 def _add_request(
@@ -92,19 +92,19 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterator[TopicPart
     return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
-def _carry_out(context: RequestContext, asked: _Asked) -> ResponseFuture[VerifiedPartitions]:
-    refused = _refused(context, asked.topics)
+def _carry_out(context: RequestContext, item: _TransactionItem) -> ResponseFuture[VerifiedPartitions]:
+    refused = _refused(context, item.topics)
     if refused:
         answer: ResponseFuture[VerifiedPartitions] = asyncio.get_running_loop().create_future()
         answer.set_result(
-            tuple((each, refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED)) for each in asked.add.partitions)
+            tuple((each, refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED)) for each in item.add.partitions)
         )
         return answer
     transactions = context.services.transactions
-    if asked.verify_only:
-        return transactions.verify_partitions(asked.add)
-    # An addition is answered by one code for all, which an answer may be in any case.
-    return cast(ResponseFuture[VerifiedPartitions], transactions.add_partitions(asked.add))
+    if item.verify_only:
+        return transactions.verify_partitions(item.add)
+    # An addition has one code for all partitions; a verification may have that, too.
+    return cast(ResponseFuture[VerifiedPartitions], transactions.add_partitions(item.add))
 
 
 def _refused(context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]) -> Mapping[TopicPartition, ErrorCode]:
@@ -122,7 +122,7 @@ def _refused(context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic])
 
 
 def _results(
-    context: RequestContext, asked: _Asked, outcome: VerifiedPartitions | ErrorCode
+    context: RequestContext, item: _TransactionItem, outcome: VerifiedPartitions | ErrorCode
 ) -> list[AddPartitionsToTxnTopicResult]:
     codes: Mapping[tuple[str, int], ErrorCode] = {} if isinstance(outcome, ErrorCode) else dict(outcome)
     for_all = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
@@ -134,12 +134,12 @@ def _results(
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
-                # A plain tuple finds what was entered as a TopicPartition, and costs half as much: there may be many.
+                # A plain tuple equals a TopicPartition and costs half as much: there may be many partitions.
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index, partition_error_code=told[codes.get((topic.name, index), for_all)]
                 )
                 for index in topic.partitions
             ],
         )
-        for topic in asked.topics
+        for topic in item.topics
     ]

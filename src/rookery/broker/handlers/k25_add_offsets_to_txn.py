@@ -1,9 +1,9 @@
-"""AddOffsetsToTxn (25): a group's offsets become part of a transaction, before they are committed in it.
+"""AddOffsetsToTxn (25): add a group's offsets to a transaction, before they are committed in it.
 
-What is added is the partition of `__consumer_offsets` that the group's offsets are kept in. A group that nobody has
-looked for yet is no obstacle: the topic is created here too.
+The request adds the partition of `__consumer_offsets` in which the group's offsets are stored. If the topic does not
+exist yet, it is created here.
 
-Versions: v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible. v4 may answer
+Versions: v2 may return PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible. v4 may return
 TRANSACTION_ABORTABLE, which never happens here.
 """
 

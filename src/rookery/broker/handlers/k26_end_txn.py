@@ -1,12 +1,12 @@
 """EndTxn (26): commit or abort a transaction.
 
-Answered when the outcome is certain, that is, when the coordinator's record of it is committed; the markers follow.
-Until the last of them is written a new transaction of the same producer is told CONCURRENT_TRANSACTIONS, and so is a
-request that is sent again; afterwards that gets the answer of the first.
+The response is sent when the outcome is certain: when the coordinator's record of it is committed. The markers follow.
+Until the last one is written, a new transaction of the same producer gets CONCURRENT_TRANSACTIONS, and so does a retry
+of this request; after that, the retry gets the same response as the first request.
 
-Versions: v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible. v4 may answer
-TRANSACTION_ABORTABLE, which never happens here. v5 (KIP-890) every transaction has an epoch of its own: the answer
-carries the id and epoch of the next one, and a transaction that the coordinator never heard of may be aborted.
+Versions: v2 may return PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible. v4 may return
+TRANSACTION_ABORTABLE, which never happens here. v5 (KIP-890) every transaction has its own epoch: the response has the
+id and epoch of the next one, and a transaction that the coordinator does not know may be aborted.
 """
 
 from collections.abc import Awaitable

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers (27): the ends of transactions, into partitions that this broker leads.
+"""WriteTxnMarkers (27): write the end of transactions to partitions that this broker leads.
 
-Sent by the coordinators of other brokers, and by administrators who end a transaction that hangs. Each partition has
-its own answer, when its marker is committed; the response waits for all of them. What the coordinator of a partition of
-`__consumer_offsets` says about itself is NOT_LEADER_OR_FOLLOWER, which tells the sender to try again.
+Sent by the coordinators of other brokers, and by administrators who end a hanging transaction. Each partition has its
+own error code, when its marker is committed; the response waits for all of them. An error about the coordinator of a
+partition of `__consumer_offsets` becomes NOT_LEADER_OR_FOLLOWER, after which the sender retries.
 
 Versions: v1 flexible. v2 the version of the transaction's protocol (KIP-1228); 2 has stricter rules for epochs.
 """
@@ -60,7 +60,7 @@ def _translate(code: ErrorCode) -> ErrorCode:
 
 
 def _respond(results: _Results) -> WriteTxnMarkersResponse:
-    """Several markers of one producer are one item."""
+    """Return the response, with one item per producer, also if it has several markers."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(

@@ -4,8 +4,9 @@ The offsets are pending until the transaction ends. The group's partition of `__
 transaction. Until v4 the client has added it with AddOffsetsToTxn, which is verified (TRANSACTION_ABORTABLE if it has
 not), unless `transaction.partition.verification.enable` is off; from v5 on it is added here. Topics and partitions that
 do not exist are UNKNOWN_TOPIC_OR_PARTITION, and metadata above `offset.metadata.max.bytes` is
-OFFSET_METADATA_TOO_LARGE; both concern their partition only. An empty group id is INVALID_GROUP_ID. A producer that was
-fenced is INVALID_PRODUCER_EPOCH. Offsets whose transaction ended while that was being asked are INVALID_TXN_STATE.
+OFFSET_METADATA_TOO_LARGE; both are errors of single partitions. An empty group id is INVALID_GROUP_ID. A producer that
+was fenced is INVALID_PRODUCER_EPOCH. If the transaction ends during the verification, the offsets are
+INVALID_TXN_STATE.
 
 Versions: v2 leader epochs, and COORDINATOR_LOAD_IN_PROGRESS, which is COORDINATOR_NOT_AVAILABLE before. v3 flexible;
 member id, generation and instance id, with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (also for a stale member epoch) and
@@ -32,9 +33,9 @@ from rookery.protocol.messages import (
     TxnOffsetCommitResponseTopic,
 )
 
-# What the transaction's coordinator says about partitions, or about the whole request.
-Verdict: TypeAlias = VerifiedPartitions | ErrorCode
-Question: TypeAlias = asyncio.Future[Verdict] | asyncio.Future[ErrorCode]
+# The transaction coordinator's result for partitions, or for the whole request.
+VerificationResult: TypeAlias = VerifiedPartitions | ErrorCode
+VerificationFuture: TypeAlias = asyncio.Future[VerificationResult] | asyncio.Future[ErrorCode]
 
 _LOADING_SINCE = 2
 _ABORTABLE_SINCE = 4
@@ -42,12 +43,12 @@ _ADDED_SINCE = 5
 
 
 class _Commit(NamedTuple):
-    """A request, and what of it can be committed: the offsets of partitions that exist."""
+    """A request, and the offsets of it that can be committed: those of partitions that exist."""
 
     context: RequestContext
     request: TxnOffsetCommitRequest
     offsets: tuple[OffsetToCommit, ...]
-    # Void if the transaction ends before the offsets are written; an error if there is no coordinator of the group.
+    # Invalid after the transaction has ended; an error if the group has no coordinator here.
     guard: object | ErrorCode
 
 
@@ -62,18 +63,20 @@ def handle(
         return _respond(commit, ErrorCode.INVALID_GROUP_ID)
     if isinstance(guard, ErrorCode):
         return _respond(commit, guard)
-    question = _ask_transaction(commit)
-    if isinstance(question, asyncio.Future) and not question.done():
-        return _commit_later(commit, question)
-    refusal = _refusal(question.result() if isinstance(question, asyncio.Future) else question)
-    if refusal is not ErrorCode.NONE:
-        return _respond(commit, refusal)
+    verification = _verify_transaction(commit)
+    if isinstance(verification, asyncio.Future) and not verification.done():
+        return _commit_later(commit, verification)
+    error_code = _verification_error(
+        verification.result() if isinstance(verification, asyncio.Future) else verification
+    )
+    if error_code is not ErrorCode.NONE:
+        return _respond(commit, error_code)
     return respond(_write(commit), lambda result: _respond(commit, result))
 
 
-async def _commit_later(commit: _Commit, question: Question) -> TxnOffsetCommitResponse:
-    refusal = _refusal(await question)
-    return _respond(commit, await _write(commit) if refusal is ErrorCode.NONE else refusal)
+async def _commit_later(commit: _Commit, verification: VerificationFuture) -> TxnOffsetCommitResponse:
+    error_code = _verification_error(await verification)
+    return _respond(commit, await _write(commit) if error_code is ErrorCode.NONE else error_code)
 
 
 def _offsets(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[OffsetToCommit, ...]:
@@ -92,8 +95,8 @@ def _offsets(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[
     )
 
 
-def _ask_transaction(commit: _Commit) -> Question | ErrorCode:
-    """Whether the group's partition is, or now is, part of the transaction; a code where that is not asked."""
+def _verify_transaction(commit: _Commit) -> VerificationFuture | ErrorCode:
+    """Verify that the group's partition is part of the transaction, or add it; NONE if verification is disabled."""
     context, request = commit.context, commit.request
     services = context.services
     partition = services.groups.partition_of(request.group_id)
@@ -111,8 +114,8 @@ def _ask_transaction(commit: _Commit) -> Question | ErrorCode:
     return services.transactions.verify_partitions(wanted)
 
 
-def _refusal(verdict: Verdict) -> ErrorCode:
-    codes = [verdict] if isinstance(verdict, ErrorCode) else [code for _, code in verdict]
+def _verification_error(result: VerificationResult) -> ErrorCode:
+    codes = [result] if isinstance(result, ErrorCode) else [code for _, code in result]
     return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
@@ -134,8 +137,8 @@ def _write(commit: _Commit) -> ResponseFuture[tuple[CommittedPartition, ...]]:
 
 def _respond(commit: _Commit, result: tuple[CommittedPartition, ...] | ErrorCode) -> TxnOffsetCommitResponse:
     if isinstance(result, ErrorCode):
-        refusal = _known_code(result, commit.context.api_version)
-        codes = {item.partition: refusal for item in commit.offsets}
+        error_code = _known_code(result, commit.context.api_version)
+        codes = {item.partition: error_code for item in commit.offsets}
     else:
         codes = dict(result)
     return TxnOffsetCommitResponse(
@@ -153,7 +156,7 @@ def _respond(commit: _Commit, result: tuple[CommittedPartition, ...] | ErrorCode
 
 
 def _known_code(code: ErrorCode, version: int) -> ErrorCode:
-    """As producers of the version know it."""
+    """Return `code`, or the corresponding code that producers of the version know."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:

@@ -1,9 +1,10 @@
 """DescribeConfigs (32): configs of topics and brokers, with their sources, synonyms and documentation.
 
-A topic shows every topic config in force; a broker, asked for by its id, every broker config; a broker without a name,
-what was set at run time for all brokers. Keys limit the answer; null or none mean all. Passwords have no value. What
-this broker has no configs for (loggers, groups) is refused with INVALID_REQUEST; a client-metrics subscription that
-does not exist has no configs. The error message is empty, not null, where there is none.
+The result for a topic has every topic config in force; that for a broker, named by its id, every broker config; that
+for the broker with an empty name, the configs that were set at run time for all brokers. Keys limit the result; null or
+none mean all. Passwords have no value. Resources without configs here (loggers, groups) are INVALID_REQUEST; a
+client-metrics subscription that does not exist has no configs. The error message is empty, not null, if there is no
+error.
 
 Versions: v1 sources and synonyms. v3 types and documentation. v4 flexible.
 """
@@ -30,7 +31,7 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Describe
 
 
 def remove_repeated(request: DescribeConfigsRequest) -> None:
-    """A resource that is asked for again with the same keys is answered once: a description is large."""
+    """Remove resources that are requested twice with the same keys: a description is large."""
     if len(request.resources) > 1:
         distinct = {_identity(resource): resource for resource in request.resources}
         request.resources = list(distinct.values())

@@ -1,6 +1,6 @@
 """AlterConfigs (33): replace all configs of topics or brokers by the given ones.
 
-The older way: whatever is not given falls back to its default. A resource changes as a whole or not at all.
+The older API: a config that is not given gets its default. A resource changes as a whole or not at all.
 
 Versions: v0 and v1 are the same, v2 flexible.
 """

@@ -1,6 +1,6 @@
 """DescribeLogDirs (35): the log directories of this broker, their sizes, and the partitions in them.
 
-Null asks for all partitions; an empty list for none, which still lists the directories. A partition that is not here is
+Null requests all partitions; an empty list none, but still the directories. A partition that is not on this broker is
 left out. A directory that failed is listed with KAFKA_STORAGE_ERROR and nothing else.
 
 Versions: v1 is the oldest that Kafka 4 has. v2 flexible. v3 an error for the whole response. v4 total and usable bytes
@@ -75,7 +75,7 @@ def _topics(replicas: Iterable[Replica]) -> list[DescribeLogDirsTopic]:
             DescribeLogDirsPartition(
                 partition_index=index,
                 partition_size=replica.log.size_bytes,
-                # How far this replica lags behind what is committed.
+                # How far the end of this replica is below the high watermark.
                 offset_lag=max(replica.state.high_watermark - replica.log.end_offset, 0),
                 is_future_key=False,
             )

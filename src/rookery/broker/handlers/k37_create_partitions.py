@@ -1,6 +1,7 @@
 """CreatePartitions (37): more partitions for topics that exist; `count` is the new total.
 
-Existing partitions and their records stay where they are. With `validate_only` all is checked and nothing created.
+Existing partitions and their records stay where they are. With `validate_only` everything is checked and nothing
+created.
 
 Versions: v0 and v1 are the same, v2 flexible, v3 quotas (none here).
 """

@@ -1,8 +1,8 @@
-"""DeleteGroups (42): groups without members, and their offsets.
+"""DeleteGroups (42): delete groups without members, and their offsets.
 
-A group that is in use is NON_EMPTY_GROUP, one that nobody knows GROUP_ID_NOT_FOUND.
+A group with members is NON_EMPTY_GROUP, an unknown group GROUP_ID_NOT_FOUND.
 
-Versions: v1 only asks for throttling before the response. v2 flexible.
+Versions: v1 differs in throttling only. v2 flexible.
 """
 
 from collections.abc import Awaitable
@@ -29,5 +29,5 @@ def handle(
 
 
 def remove_repeated(request: DeleteGroupsRequest) -> None:
-    """A group that is named twice is deleted once."""
+    """Remove groups that are named twice, so that each is deleted once."""
     request.groups_names = list(dict.fromkeys(request.groups_names))

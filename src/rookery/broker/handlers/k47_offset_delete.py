@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget the offsets of a group for partitions.
+"""OffsetDelete (47): delete the offsets of a group for partitions.
 
 While the group has members, offsets of topics that it subscribes to are GROUP_SUBSCRIBED_TO_TOPIC; a group of another
 protocol than the consumers' must have no members (NON_EMPTY_GROUP). A topic that does not exist is

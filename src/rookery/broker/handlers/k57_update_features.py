@@ -1,11 +1,11 @@
 """UpdateFeatures (57): raise or lower the levels of the cluster's features (KIP-584, KIP-778).
 
 All features of a request change together or none does, so there is one error, that of the whole request; it names the
-feature that is at fault. INVALID_UPDATE_VERSION for a level or a direction that is not possible, INVALID_REQUEST for a
+feature that failed. INVALID_UPDATE_VERSION for a level or a direction that is not possible, INVALID_REQUEST for a
 feature that is named twice.
 
 Versions: v0 allows a downgrade by a flag, which means a safe one. v1 has the kind of change and `validate_only`. v0
-and v1 answer a success for each feature as well; v2 has the overall result only.
+and v1 also have a result for each feature; v2 has the overall result only.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """DescribeCluster (60): the cluster's id, its brokers and its controller.
 
-Versions: v1 the type of endpoints asked for: 1 brokers, 2 controllers. Controllers are MISMATCHED_ENDPOINT_TYPE on a
-broker's listener, anything else UNSUPPORTED_ENDPOINT_TYPE (in v0, which cannot ask, INVALID_REQUEST). v2 also fenced
-brokers, if asked for.
+Versions: v1 the type of the requested endpoints: 1 brokers, 2 controllers. Controllers are MISMATCHED_ENDPOINT_TYPE on
+a broker's listener, anything else UNSUPPORTED_ENDPOINT_TYPE (in v0, which has no such field, INVALID_REQUEST). v2 also
+fenced brokers, if requested.
 """
 
 from rookery.base.codes import AclResourceType

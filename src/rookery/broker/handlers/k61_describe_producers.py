@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producers that a partition's leader remembers, with their epochs and sequences.
+"""DescribeProducers (61): the producers that a partition's leader has a state of, with their epochs and sequences.
 
 Versions: v0.
 """

@@ -1,8 +1,7 @@
 """DescribeTransactions (65): the state of transactional ids that this broker coordinates.
 
-Each is answered on its own: TRANSACTIONAL_ID_NOT_FOUND for one that nobody uses, INVALID_REQUEST for an empty one, and
-what the coordinator says of itself. The partitions are those of the open transaction, and while it is being ended those
-that it had.
+Each id has its own error: TRANSACTIONAL_ID_NOT_FOUND for an unknown one, INVALID_REQUEST for an empty one, and errors
+about the coordinator. The partitions are those of the open transaction, also while it is being ended.
 
 Versions: v0, flexible.
 """

@@ -1,7 +1,7 @@
 """ListTransactions (66): the transactional ids that this broker coordinates, with their producers and states.
 
-All filters must let a transaction pass. States that are not known match nothing and are named in the answer. While one
-of the coordinator's partitions is loaded the answer is COORDINATOR_LOAD_IN_PROGRESS.
+A transaction must match all filters. Unknown states match nothing and are listed in the response. While one of the
+coordinator's partitions is being loaded, the response is COORDINATOR_LOAD_IN_PROGRESS.
 
 Versions: v0 filters of states and producer ids, flexible. v1 a duration in milliseconds, for transactions that have
 been open for longer; below 0 is none. v2 a pattern for whole transactional ids, in RE2's syntax:

@@ -1,11 +1,11 @@
-"""ConsumerGroupHeartbeat (68): members of the new protocol join, live and leave by it (KIP-848).
+"""ConsumerGroupHeartbeat (68): members of the new protocol join, stay alive and leave with this request (KIP-848).
 
-A member joins with epoch 0 and leaves with -1, or with -2 if it is static and will be back. It says what changed since
-the last request, and null for the rest; the assignment in the answer is null where the member knows it already.
-While the feature `group.version` is at level 0 there is no such protocol: UNSUPPORTED_VERSION.
+A member joins with epoch 0 and leaves with -1, or with -2 if it is static and will return. A request has the fields
+that changed since the last one, and null for the others; the assignment in the response is null if the member has it
+already. While the feature `group.version` is at level 0 there is no such protocol: UNSUPPORTED_VERSION.
 
-Versions: v1 has the topic pattern, and the client makes up the member's id; in v0 it may be empty and the coordinator
-gives one.
+Versions: v1 has the topic pattern, and the client generates the member's id; in v0 it may be empty, and the coordinator
+generates it.
 """
 
 from collections.abc import Awaitable
@@ -43,7 +43,7 @@ def handle(
     )
     if problem is not None:
         return _refuse(problem.code, problem.message)
-    # What a union of unions holds is beyond inference.
+    # mypy cannot infer the type of a union of unions.
     answer: ResponseFuture[Any] = groups.consumer_heartbeat(beat)
     return respond(answer, _respond)
 

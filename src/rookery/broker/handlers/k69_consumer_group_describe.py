@@ -1,9 +1,9 @@
-"""ConsumerGroupDescribe (69): groups of the new protocol with their members, what they own and what they shall own.
+"""ConsumerGroupDescribe (69): groups of the new protocol with their members, and their current and target assignments.
 
-A group that nobody knows, or that is a classic one, is GROUP_ID_NOT_FOUND; an empty group id is INVALID_GROUP_ID.
+An unknown group, or a classic one, is GROUP_ID_NOT_FOUND; an empty group id is INVALID_GROUP_ID.
 While the feature `group.version` is at level 0 there are no such groups: UNSUPPORTED_VERSION.
 
-Versions: v1 tells whether a member uses the classic protocol (0) or the new one (1).
+Versions: v1 says whether a member uses the classic protocol (0) or the new one (1).
 """
 
 from collections.abc import Awaitable

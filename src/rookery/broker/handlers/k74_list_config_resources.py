@@ -1,6 +1,6 @@
-"""ListConfigResources (74): the names of what has a configuration.
+"""ListConfigResources (74): the names of the resources that have a configuration.
 
-Topics and brokers are listed as they exist; groups and client-metrics subscriptions where something was set for them.
+Topics and brokers are listed as they exist; groups and client-metrics subscriptions if a config was set for them.
 
 Versions: v0 (once ListClientMetricsResources) lists client-metrics subscriptions only. v1 takes resource types, none
 meaning all; a type that cannot be listed is UNSUPPORTED_VERSION.

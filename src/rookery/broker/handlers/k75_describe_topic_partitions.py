@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75): topics and their partitions, page by page (KIP-966).
 
-Topics come sorted by name; an empty list asks for all. A response has at most as many partitions as the request allows
-and `max.request.partition.size.limit` says, and a cursor where the next request goes on. A cursor must have a valid
-partition and, if topics are listed, name one of them; otherwise every listed topic is answered INVALID_REQUEST.
+Topics are sorted by name; an empty list requests all. A response has at most as many partitions as the request and
+`max.request.partition.size.limit` allow, and a cursor with which the next request continues. A cursor must have a valid
+partition and, if topics are listed, name one of them; otherwise every listed topic gets INVALID_REQUEST.
 Unknown topics are errors only if they were listed.
 
 Versions: v0.
