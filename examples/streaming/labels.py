@@ -1,7 +1,7 @@
 """A transform in Python: a function of DataFrames that returns one."""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its conventional name
 
 
 def label(clicked: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What the options of a command stand for in a client's configuration."""
+"""How the options of a command become the client's configuration."""
 
 import pytest
 
@@ -17,12 +17,12 @@ from rookery.client.settings.producer import ProducerSettings
         (["request.timeout.ms=2147483647"], 2**31 - 1),
     ],
 )
-def test_the_delivery_has_the_time_that_its_parts_have(settings: list[str], timeout_ms: int) -> None:
+def test_the_delivery_timeout_is_the_sum_of_its_parts(settings: list[str], timeout_ms: int) -> None:
     config = producer_config("localhost:9092", 2.0, settings)
     assert ProducerSettings.parse(config).delivery_timeout_ms == timeout_ms
 
 
 @pytest.mark.parametrize("setting", ["linger.ms=soon", "linger.ms=-5", "request.timeout.ms="])
-def test_a_part_that_is_no_number_is_named(setting: str) -> None:
+def test_an_invalid_part_is_reported(setting: str) -> None:
     with pytest.raises(ConfigError, match=setting.partition("=")[0]):
         ProducerSettings.parse(producer_config("localhost:9092", 2.0, [setting]))

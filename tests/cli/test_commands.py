@@ -1,4 +1,4 @@
-"""What the commands say to wrong usage, and how quickly they start; what they do is in `test_end_to_end`."""
+"""Wrong usage, and what the commands import; `test_end_to_end` tests what they do."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from rookery.cli.commands import app
 
 GUIDE = Path(__file__).parents[2] / "docs" / "cli.md"
 EXAMPLES = re.findall(r"^(?:.*\| )?rookery (.+?)(?:  +#.*)?$", GUIDE.read_text(), re.MULTILINE)
-NOBODY = ["-b", "127.0.0.1:1"]
+UNREACHABLE = ["-b", "127.0.0.1:1"]
 
 
 def invoke(*arguments: str) -> Result:
@@ -56,31 +56,31 @@ def test_version() -> None:
     [
         (["topics", "create"], "Missing argument"),
         (["topics", "create", "t", "--partitions", "0"], "--partitions"),
-        (["topics", "create", "t", "--set", "novalue"], "not key=value"),
+        (["topics", "create", "t", "--set", "novalue"], "must have the form key=value"),
         (["topics", "alter", "t"], "nothing to change"),
         (["configs", "alter", "topic", "t"], "nothing to change"),
         (["configs", "alter", "topic", "t", "--set", "a=1", "--delete", "a"], "both set and deleted"),
-        (["configs", "describe", "broker", "x"], "neither a broker's id"),
+        (["configs", "describe", "broker", "x"], "must be a broker's id"),
         (["configs", "describe", "planet", "x"], "planet"),
-        (["consume", "t", "--from", "middle"], "is none of"),
-        (["consume", "t", "--format", "%z"], "is none of"),
+        (["consume", "t", "--from", "middle"], "must be beginning, end"),
+        (["consume", "t", "--format", "%z"], "is not a field"),
         (["produce", "t", "--key", "a", "--key-separator", ":"], "not both"),
         (["produce", "t", "--acks", "2"], "--acks"),
         (["produce", "t", "--file", "/no/such/file"], "--file"),
-        (["transactions", "list", "--state", "tired"], "is none of"),
+        (["transactions", "list", "--state", "tired"], "must be one of"),
         (["transactions", "describe"], "Missing argument"),
-        (["transactions", "find-hanging", "--partition", "0"], "of which topic"),
-        (["transactions", "abort"], "which transaction?"),
-        (["transactions", "abort", "-t", "t", "-p", "0"], "which transaction?"),
-        (["transactions", "abort", "-t", "t", "--start-offset", "5"], "which transaction?"),
-        (["transactions", "abort", "-t", "t", "-p", "0", "--producer-id", "1"], "which transaction?"),
-        (["transactions", "abort", "--transactional-id", "x", "-t", "t"], "stands alone"),
-        (["features", "upgrade", "transaction.version"], "not key=value"),
-        (["features", "upgrade", "transaction.version=two"], "is no level"),
-        (["features", "downgrade", "a=1", "a=0"], "one level"),
+        (["transactions", "find-hanging", "--partition", "0"], "needs --topic"),
+        (["transactions", "abort"], "name no transaction"),
+        (["transactions", "abort", "-t", "t", "-p", "0"], "name no transaction"),
+        (["transactions", "abort", "-t", "t", "--start-offset", "5"], "name no transaction"),
+        (["transactions", "abort", "-t", "t", "-p", "0", "--producer-id", "1"], "name no transaction"),
+        (["transactions", "abort", "--transactional-id", "x", "-t", "t"], "cannot be combined"),
+        (["features", "upgrade", "transaction.version"], "must have the form key=value"),
+        (["features", "upgrade", "transaction.version=two"], "must be a number, not 'two'"),
+        (["features", "downgrade", "a=1", "a=0"], "named twice"),
         (["log", "dump", "/no/such/file"], "does not exist"),
         (["topics", "list", "-b", "host:port"], "is not a bootstrap server"),
-        (["nonsense"], "nonsense"),
+        (["unknown"], "unknown"),
     ],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str], message: str) -> None:
@@ -94,14 +94,14 @@ def test_wrong_usage_exits_with_2(arguments: list[str], message: str) -> None:
     [["topics", "list"], ["topics", "create", "t"], ["consume", "t"], ["configs", "describe", "topic", "t"]],
 )
 def test_an_unreachable_cluster_exits_with_1_and_a_sentence(arguments: list[str]) -> None:
-    result = invoke(*arguments, *NOBODY)
+    result = invoke(*arguments, *UNREACHABLE)
     assert result.exit_code == 1
     assert "error: cannot connect to 127.0.0.1:1: Connection refused; is the broker running" in result.stderr
     assert result.stdout == ""
 
 
 def test_deleting_without_a_terminal_needs_yes() -> None:
-    result = invoke("topics", "delete", "t", *NOBODY)
+    result = invoke("topics", "delete", "t", *UNREACHABLE)
     assert result.exit_code == 1
     assert "--yes" in result.stderr
 
@@ -111,8 +111,8 @@ def test_the_bootstrap_server_can_come_from_the_environment() -> None:
     assert "cannot connect to 127.0.0.1:2" in result.stderr
 
 
-def test_describing_the_commands_imports_nothing_heavy() -> None:
-    """Help and completion must be instant: what a command works with is imported when it runs."""
+def test_declaring_the_commands_imports_nothing_heavy() -> None:
+    """Help and completion must be instant: a command imports what it needs when it runs."""
     script = "import sys, rookery.cli.commands; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"kio", "cramjam", "crc32c", "pyarrow", "uvloop", "asyncio", "structlog", "prometheus_client", "rich"}
@@ -120,7 +120,7 @@ def test_describing_the_commands_imports_nothing_heavy() -> None:
     assert [name for name in loaded if name.startswith(("rookery.client.", "rookery.storage.", "rookery.node."))] == []
 
 
-def test_consuming_needs_no_column_library_or_event_loop_of_others() -> None:
+def test_consuming_imports_neither_column_libraries_nor_uvloop() -> None:
     modules = "rookery.cli.session, rookery.client.produce.producer, rookery.client.consume.consumer"
     script = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
@@ -129,7 +129,7 @@ def test_consuming_needs_no_column_library_or_event_loop_of_others() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_guides_examples_name_commands_and_options_that_exist(example: str) -> None:
-    """Unknown commands and options are refused before `--help` is looked at."""
+    """Unknown commands and options are refused even if `--help` is given."""
     result = invoke(*shlex.split(example), "--help")
     assert result.exit_code == 0, result.output
 
@@ -153,16 +153,14 @@ def test_the_guide_has_an_example_of_every_command() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["produce", "t", "--records", "1"], ["consume", "t"]])
-def test_columns_are_compiled_with_progress_before_they_are_measured(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
+def test_columns_are_compiled_before_the_measurement(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
 
     @contextmanager
     def working(what: str) -> Iterator[None]:
-        said.append(what)
+        shown.append(what)
         yield
 
     monkeypatch.setattr("rookery.cli.progress.working", working)
-    assert invoke("perf", *arguments, "--columns", *NOBODY).exit_code == 1
-    assert said == ["compiling the code for columns (once on a machine)"]
+    assert invoke("perf", *arguments, "--columns", *UNREACHABLE).exit_code == 1
+    assert shown == ["compiling the code for columns (once per machine)"]

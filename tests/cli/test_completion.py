@@ -1,4 +1,4 @@
-"""What the shell offers, asked as a shell asks: through the environment."""
+"""Shell completion, called as a shell does: through environment variables."""
 
 import os
 import subprocess
@@ -17,13 +17,13 @@ PROGRAM = Path(sys.executable).with_name("rookery")
 
 def complete(broker: str, words: str) -> list[str]:
     line = f"rookery {words}"
-    asked = {
+    variables = {
         "_ROOKERY_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(line.split(" ")) - 1),
         "ROOKERY_BOOTSTRAP_SERVER": broker,
     }
-    done = subprocess.run([PROGRAM], env=os.environ | asked, capture_output=True, text=True, check=False)
+    done = subprocess.run([PROGRAM], env=os.environ | variables, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.stdout.split()
 

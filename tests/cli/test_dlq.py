@@ -40,7 +40,7 @@ def rookery(broker: EmbeddedBroker, *arguments: str, exit_code: int = 0) -> Resu
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """A topic whose records 0 to 3 failed, 0 of them twice; and a stranger among the dead letters."""
+    """A topic whose records 0 to 3 failed (record 0 twice), and one dead letter without headers."""
     name: str = request.node.originalname.removeprefix("test_")
     broker.create_topic(name)
     broker.create_topic(f"{name}.dlq")
@@ -50,7 +50,7 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
             why = Failure(origin, error, f"bad {offset}", "TRANSFORMATION", "billing", attempt=offset or 1)
             value = b"\x00\x00\x00\x00\x07\xff" if offset == 3 else b'{"n": %d}' % offset
             producer.send(f"{name}.dlq", value, key=b"k", headers=[("own", b"x"), *headers_of(why)])
-        producer.send(f"{name}.dlq", b"stranger")
+        producer.send(f"{name}.dlq", b"no headers")
         producer.flush()
     return name
 
@@ -72,7 +72,7 @@ def test_list_counts_failed_records_once(broker: EmbeddedBroker, topic: str) -> 
     assert "missing.dlq" in rookery(broker, "list", "missing.dlq", exit_code=1).stderr
 
 
-def test_show_tells_where_from_and_why(broker: EmbeddedBroker, topic: str) -> None:
+def test_show_prints_origins_and_errors(broker: EmbeddedBroker, topic: str) -> None:
     lines = rookery(broker, "show", f"{topic}.dlq").stdout.splitlines()
     assert len(lines) == 7
     assert lines[0].split() == ["AT", "FAILED", "ORIGIN", "STAGE", "ERROR", "TRIED", "PIPELINE", "KEY", "VALUE"]
@@ -101,7 +101,7 @@ def test_show_filters_and_prints_json(broker: EmbeddedBroker, topic: str) -> Non
     assert "neither" in rookery(broker, "show", f"{topic}.dlq", "--offset", "5", exit_code=2).stderr
 
 
-def test_what_is_no_records_alone_tells_why_and_needs_a_topic(broker: EmbeddedBroker) -> None:
+def test_a_dead_letter_without_an_origin_needs_a_topic(broker: EmbeddedBroker) -> None:
     broker.create_topic("sums")
     with Producer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         why = Failure(None, "PostgresError", "too long", "TASK_PUT", "billing")
@@ -116,7 +116,7 @@ def test_what_is_no_records_alone_tells_why_and_needs_a_topic(broker: EmbeddedBr
     assert [row["value"] for row in returned(broker, "sums")] == [b'{"n": 1}']
 
 
-def test_show_decodes_what_the_registry_knows(broker: EmbeddedBroker) -> None:
+def test_show_decodes_values_with_registered_schemas(broker: EmbeddedBroker) -> None:
     name, servers = "decoded", {"bootstrap.servers": broker.bootstrap_servers}
     schemas = [
         Schema('{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'),
@@ -142,18 +142,18 @@ def test_show_decodes_what_the_registry_knows(broker: EmbeddedBroker) -> None:
     assert [line.count('{"n": 7}') for line in shown] == [2, 2, 2, 1, 1, 1]
     first = json.loads(rookery(broker, *arguments, "--json").stdout.splitlines()[0])
     assert (first["key_decoded"], first["value_decoded"]) == ('{"n": 7}', '{"n": 7}')
-    # One that does not answer takes nothing away.
+    # Without a reachable registry, values are shown undecoded.
     unreachable = rookery(broker, "show", f"{name}.dlq", "--registry", "http://127.0.0.1:1").stdout
     assert "schema 1: 0e" in unreachable
 
 
-def test_redrive_shows_and_then_sends(broker: EmbeddedBroker, topic: str) -> None:
+def test_redrive_previews_and_then_sends(broker: EmbeddedBroker, topic: str) -> None:
     planned = json.loads(rookery(broker, "redrive", f"{topic}.dlq", "--dry-run", "--json").stdout)
     left_out = {"duplicate": 1, "too_often": 1, "no_origin": 1}
     assert planned == {"executed": False, "sent": {topic: 3}, "left_out": left_out}
     assert returned(broker, topic) == []
     assert "--yes" in rookery(broker, "redrive", f"{topic}.dlq", exit_code=1).stderr
-    # The stranger cannot be sent.
+    # The dead letter without headers cannot be sent.
     text = rookery(broker, "redrive", f"{topic}.dlq", "--yes", exit_code=1).stdout
     assert f"sent            3  to {topic}" in text
     rows = returned(broker, topic)
@@ -161,7 +161,7 @@ def test_redrive_shows_and_then_sends(broker: EmbeddedBroker, topic: str) -> Non
     assert [(header["key"], header["value"]) for header in rows[2]["headers"]] == [("own", b"x"), (ATTEMPT, b"3")]
     again = json.loads(rookery(broker, "redrive", f"{topic}.dlq", "--yes", "--json", exit_code=1).stdout)
     assert again["sent"] == {}
-    # Without anything to send, there is nothing to ask.
+    # With nothing to send, no confirmation is needed.
     assert "left out" in rookery(broker, "redrive", f"{topic}.dlq", exit_code=1).stdout
     assert len(returned(broker, topic)) == 3
 
@@ -175,7 +175,7 @@ def test_redrive_to_another_topic(broker: EmbeddedBroker, topic: str) -> None:
     assert "dead-letter topic itself" in refused.stderr
 
 
-def test_what_had_to_be_left_out_is_a_failure(broker: EmbeddedBroker, topic: str) -> None:
+def test_skipped_records_fail_the_command(broker: EmbeddedBroker, topic: str) -> None:
     arguments = ["redrive", f"{topic}.dlq", "--json", "--offset", "0:0"]
     failed = rookery(broker, *arguments, "--to", "nope", "--yes", exit_code=1)
     assert json.loads(failed.stdout) == {"executed": True, "sent": {}, "left_out": {"no_topic": 1, "not_selected": 5}}
@@ -196,7 +196,7 @@ def test_redrive_with_the_current_time(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
-def test_a_redrive_that_is_stopped_goes_on_later(broker: EmbeddedBroker, stop: signal.Signals) -> None:
+def test_a_stopped_redrive_is_continued_by_the_next(broker: EmbeddedBroker, stop: signal.Signals) -> None:
     name, count = f"stopped-{stop.name.lower()}", 6000
     broker.create_topic(name)
     config = {"bootstrap.servers": broker.bootstrap_servers}
@@ -218,11 +218,11 @@ def test_a_redrive_that_is_stopped_goes_on_later(broker: EmbeddedBroker, stop: s
     assert sorted(map(int, returned)) == list(range(count))
 
 
-def test_the_help_says_what_the_plan_does() -> None:
+def test_the_default_of_max_attempts_is_that_of_the_plan() -> None:
     assert dlq._MAX_ATTEMPTS == MAX_ATTEMPTS
 
 
-def test_previews_are_short_and_harmless() -> None:
+def test_previews_are_short_and_printable() -> None:
     assert preview(None) is None
     assert preview(b"") == ""
     assert preview(b"a\x1b[2J\nb") == "a [2J b"

@@ -37,7 +37,7 @@ def batch(first: int, count: int, *, codec: Codec = Codec.NONE, producer_id: int
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A partition's directory with one file of each kind."""
+    """The directory of a partition, with one file of each kind."""
     directory = tmp_path / "orders-0"
     directory.mkdir()
     name = "00000000000000000010"
@@ -56,7 +56,7 @@ def partition(tmp_path: Path) -> Path:
     (directory / f"{name}.snapshot").write_bytes(producers.encode())
     (directory / "leader-epoch-checkpoint").write_bytes(checkpoints.encode_epochs([EpochStart(4, 10)]))
     (directory / "partition.metadata").write_bytes(checkpoints.encode_partition_metadata(UUID(int=1)))
-    (directory / "notes.txt").write_text("not ours")
+    (directory / "notes.txt").write_text("not a file of a log")
     return directory
 
 
@@ -124,7 +124,7 @@ def test_checkpoints_of_a_log_directory(tmp_path: Path) -> None:
     assert [item["line"] for item in items(tmp_path / "meta.properties")] == ["version=1", "node.id=1"]
 
 
-def test_a_directory_is_everything_that_can_be_shown(partition: Path) -> None:
+def test_a_directory_is_all_its_known_files(partition: Path) -> None:
     assert [path.name.removeprefix("00000000000000000010") for path in files_in(partition)] == [
         ".index",
         ".log",
@@ -154,16 +154,16 @@ def test_the_command_prints_text_and_json(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 70])
-def test_a_torn_end_is_shown_and_fails_the_command(partition: Path, cut: int) -> None:
+def test_a_torn_batch_at_the_end_fails_the_command(partition: Path, cut: int) -> None:
     log = partition / "00000000000000000010.log"
     log.write_bytes(log.read_bytes() + batch(14, 5)[:cut])
     result = CliRunner().invoke(app, ["log", "dump", str(log)])
     assert result.exit_code == 1
     assert f"{cut} bytes from position" in result.stdout
-    assert "damage was found: 1 of the items above" in result.stderr
+    assert "1 of the items above are damaged" in result.stderr
 
 
-def test_a_flipped_bit_is_shown_and_the_rest_is_read(partition: Path) -> None:
+def test_a_flipped_bit_is_reported_and_the_rest_is_read(partition: Path) -> None:
     log = partition / "00000000000000000010.log"
     data = bytearray(log.read_bytes())
     data[70] ^= 1
@@ -174,13 +174,13 @@ def test_a_flipped_bit_is_shown_and_the_rest_is_read(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
-def test_damaged_files_are_told(partition: Path, suffix: str) -> None:
+def test_damaged_files_are_reported(partition: Path, suffix: str) -> None:
     path = partition / f"00000000000000000010{suffix}"
     path.write_bytes(path.read_bytes().rstrip(b"\0") + b"\7")
     assert items(path)[-1]["kind"] == "damage"
 
 
-def test_what_is_no_file_of_ours(partition: Path) -> None:
+def test_an_unknown_file_is_refused(partition: Path) -> None:
     result = CliRunner().invoke(app, ["log", "dump", str(partition / "notes.txt")])
     assert result.exit_code == 1
-    assert "can be shown" in result.stderr
+    assert "not a known kind of file" in result.stderr

@@ -30,7 +30,7 @@ def test_describe(broker: BrokerProcess) -> None:
     assert [line.split()[0] for line in lines[1:]] == ["group.version", "metadata.version", "transaction.version"]
 
 
-def test_down_and_up_again(broker: BrokerProcess) -> None:
+def test_downgrade_and_upgrade(broker: BrokerProcess) -> None:
     tried = rookery(broker, "features", "downgrade", "transaction.version=0", "--validate-only")
     assert tried.stdout == "would downgrade transaction.version to 0\n"
     assert level(broker, "transaction.version") == 2
@@ -55,7 +55,7 @@ def test_down_and_up_again(broker: BrokerProcess) -> None:
         (["downgrade", "unheard.of=1"], "does not know this feature"),
     ],
 )
-def test_refusals(broker: BrokerProcess, arguments: list[str], reason: str) -> None:
+def test_changes_that_are_refused(broker: BrokerProcess, arguments: list[str], reason: str) -> None:
     refused = rookery(broker, "features", *arguments, exit_code=1)
     assert reason in refused.stderr
     assert "INVALID_UPDATE_VERSION" in refused.stderr

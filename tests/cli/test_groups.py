@@ -45,7 +45,7 @@ def committed(broker: BrokerProcess, group: str) -> dict[int, int]:
 
 
 def joined(broker: BrokerProcess, topic: str, group: str) -> "subprocess.Popen[bytes]":
-    """A member that has read its first record."""
+    """Start a member and wait until it has read its first record."""
     reader = command(broker, "consume", topic, "--group", group, "--from", "beginning")
     assert reader.stdout is not None
     assert reader.stdout.readline()
@@ -53,17 +53,17 @@ def joined(broker: BrokerProcess, topic: str, group: str) -> "subprocess.Popen[b
 
 
 def interrupt(reader: "subprocess.Popen[bytes]") -> bytes:
-    """Ctrl-C; what it printed since."""
+    """Send Ctrl-C and return the output since the last read."""
     reader.send_signal(signal.SIGINT)
     assert reader.stdout is not None
-    # Not `communicate`, which would miss what `readline` has read ahead.
+    # `communicate` would miss the bytes that `readline` has read ahead.
     output = reader.stdout.read()
     _, errors = reader.communicate(timeout=30)
     assert (reader.returncode, errors) == (0, b"")
     return output
 
 
-def test_a_group_goes_on_where_it_stopped(broker: BrokerProcess, topic: str) -> None:
+def test_a_group_continues_where_it_stopped(broker: BrokerProcess, topic: str) -> None:
     first = read(broker, topic, "stops", "--from", "beginning", "--count", "3")
     assert len(first) == 3
     second = read(broker, topic, "stops", "--until-end")
@@ -73,7 +73,7 @@ def test_a_group_goes_on_where_it_stopped(broker: BrokerProcess, topic: str) -> 
     assert described(broker, "stops")["total_lag"] == 0
 
 
-def test_without_a_commit_from_counts(broker: BrokerProcess, topic: str) -> None:
+def test_from_applies_if_nothing_was_committed(broker: BrokerProcess, topic: str) -> None:
     assert read(broker, topic, "tail", "--from", "-1", "--until-end") == ["4", "9"]
     assert read(broker, topic, "end", "--until-end") == []
     assert committed(broker, "end") == {0: 5, 1: 5}
@@ -84,7 +84,7 @@ def test_ctrl_c_commits_and_leaves(broker: BrokerProcess, topic: str) -> None:
     rest = interrupt(reader)
     group = described(broker, "interrupted")
     assert (group["state"], group["members"]) == ("Empty", [])
-    # Everything that was printed, and nothing else.
+    # The committed offsets cover exactly the printed records.
     assert 10 - group["total_lag"] == 1 + len(rest.split())
 
 
@@ -98,7 +98,7 @@ def test_list_filters_by_state_and_type(broker: BrokerProcess, topic: str) -> No
     classic = rookery(broker, "groups", "list", "--type", "classic").stdout.split()
     assert "old-listed" in classic
     assert "listed" not in classic
-    assert "none of" in rookery(broker, "groups", "list", "--state", "tired", exit_code=2).stderr
+    assert "must be one of" in rookery(broker, "groups", "list", "--state", "tired", exit_code=2).stderr
 
 
 def test_describe_shows_members_and_lag(broker: BrokerProcess, topic: str) -> None:
@@ -125,7 +125,7 @@ def test_describe_shows_members_and_lag(broker: BrokerProcess, topic: str) -> No
     assert "shown  (classic, Empty, 0 members" in rookery(broker, "groups", "describe").stdout
 
 
-def test_a_reset_is_shown_first_and_then_done(broker: BrokerProcess, topic: str) -> None:
+def test_a_reset_is_shown_and_executed(broker: BrokerProcess, topic: str) -> None:
     read(broker, topic, "reset", "--until-end")
     reset = ["groups", "reset-offsets", "reset"]
     shown = rookery(broker, *reset, "--topic", topic, "--to-earliest").stdout.split("\n")
@@ -154,12 +154,12 @@ def test_a_reset_by_file(broker: BrokerProcess, topic: str, tmp_path: Path) -> N
     assert committed(broker, "filed") == {1: 2}
     rookery(broker, *reset, "--from-file", str(saved), "--execute")
     assert committed(broker, "filed") == {0: 1, 1: 2}
-    table.write_text("nonsense\n")
+    table.write_text("invalid\n")
     assert "line 1" in rookery(broker, *reset, "--from-file", str(table), exit_code=2).stderr
 
 
-def test_a_reset_that_makes_no_sense_is_refused(broker: BrokerProcess, topic: str) -> None:
-    reset = ["groups", "reset-offsets", "senseless"]
+def test_invalid_resets_are_refused(broker: BrokerProcess, topic: str) -> None:
+    reset = ["groups", "reset-offsets", "invalid"]
     both = rookery(broker, *reset, "-t", topic, "--to-earliest", "--to-latest", exit_code=2).stderr
     assert "exactly one of" in both
     rookery(broker, *reset, "-t", topic, exit_code=2)
@@ -167,20 +167,20 @@ def test_a_reset_that_makes_no_sense_is_refused(broker: BrokerProcess, topic: st
     rookery(broker, *reset, "-t", topic, "--all-topics", "--to-latest", exit_code=2)
     rookery(broker, *reset, "-t", f"{topic}:x", "--to-latest", exit_code=2)
     rookery(broker, *reset, "-t", topic, "--to-timestamp", "soon", exit_code=2)
-    assert "there is no 7" in rookery(broker, *reset, "-t", f"{topic}:7", "--to-latest", exit_code=1).stderr
+    assert "and no partition 7" in rookery(broker, *reset, "-t", f"{topic}:7", "--to-latest", exit_code=1).stderr
     assert "no such topic" in rookery(broker, *reset, "-t", "missing", "--to-latest", exit_code=1).stderr
-    nothing = rookery(broker, *reset, "--all-topics", "--to-latest", exit_code=1).stderr
-    assert nothing == "error: group senseless has no committed offsets; name the topics with --topic\n"
+    uncommitted = rookery(broker, *reset, "--all-topics", "--to-latest", exit_code=1).stderr
+    assert uncommitted == "error: group invalid has no committed offsets; name the topics with --topic\n"
     unshifted = rookery(broker, *reset, "-t", topic, "--shift-by", "1", exit_code=1).stderr
     assert "has no committed offset to shift" in unshifted
 
 
-def test_a_group_with_members_is_left_alone(broker: BrokerProcess, topic: str) -> None:
+def test_a_group_with_members_is_not_changed(broker: BrokerProcess, topic: str) -> None:
     reader = joined(broker, topic, "busy")
     try:
         arguments = ["groups", "reset-offsets", "busy", "--topic", topic, "--to-earliest", "--execute"]
         refused = rookery(broker, *arguments, exit_code=1).stderr
-        assert refused == "error: group busy has 1 active member (Stable); a reset needs a group that has none\n"
+        assert refused == "error: group busy has 1 active member (Stable): stop them before resetting its offsets\n"
         assert "NON_EMPTY_GROUP" in rookery(broker, "groups", "delete", "busy", "--yes", exit_code=1).stderr
     finally:
         interrupt(reader)
@@ -188,22 +188,22 @@ def test_a_group_with_members_is_left_alone(broker: BrokerProcess, topic: str) -
 
 
 def test_offsets_of_a_topic_can_be_deleted(broker: BrokerProcess, topic: str) -> None:
-    read(broker, topic, "forgetful", "--until-end")
-    deleted = rookery(broker, "groups", "delete-offsets", "forgetful", "--topic", f"{topic}:1", "--yes").stdout
+    read(broker, topic, "trimmed", "--until-end")
+    deleted = rookery(broker, "groups", "delete-offsets", "trimmed", "--topic", f"{topic}:1", "--yes").stdout
     assert deleted == f"deleted the offset of {topic}-1\n"
-    assert committed(broker, "forgetful") == {0: 5}
-    rookery(broker, "groups", "delete-offsets", "forgetful", "--topic", "missing", "--yes", exit_code=1)
-    rookery(broker, "groups", "delete-offsets", "forgetful", "--yes", exit_code=2)
+    assert committed(broker, "trimmed") == {0: 5}
+    rookery(broker, "groups", "delete-offsets", "trimmed", "--topic", "missing", "--yes", exit_code=1)
+    rookery(broker, "groups", "delete-offsets", "trimmed", "--yes", exit_code=2)
 
 
 def test_groups_that_do_not_exist(broker: BrokerProcess) -> None:
-    for arguments in (["describe", "nobody"], ["delete", "nobody", "--yes"]):
+    for arguments in (["describe", "absent"], ["delete", "absent", "--yes"]):
         assert "there is no such group" in rookery(broker, "groups", *arguments, exit_code=1).stderr
-    rookery(broker, "groups", "delete", "nobody", "--yes", "--if-exists")
-    assert "add --yes" in rookery(broker, "groups", "delete", "nobody", exit_code=1).stderr
+    rookery(broker, "groups", "delete", "absent", "--yes", "--if-exists")
+    assert "add --yes" in rookery(broker, "groups", "delete", "absent", exit_code=1).stderr
 
 
-def test_a_group_chooses_its_partitions_itself(broker: BrokerProcess, topic: str) -> None:
+def test_a_group_cannot_be_combined_with_partitions(broker: BrokerProcess, topic: str) -> None:
     refused = rookery(broker, "consume", topic, "--group", "g", "--partition", "0", exit_code=2)
-    assert "the group chooses" in refused.stderr
+    assert "the group assigns" in refused.stderr
     rookery(broker, "consume", "missing", "--group", "g", exit_code=1)

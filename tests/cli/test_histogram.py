@@ -27,7 +27,7 @@ def test_a_percentile_is_never_above_the_maximum() -> None:
     assert filled([1.0]).summary() == {"mean": 1.0, "p50": 1.0, "p95": 1.0, "p99": 1.0, "p99.9": 1.0, "max": 1.0}
 
 
-def test_bars_hold_every_value_and_leave_no_gaps() -> None:
+def test_bars_count_every_value_without_gaps() -> None:
     histogram = filled([0.0, 0.3, 3.0, 3.5, 40.0])
     bars = histogram.bars()
     assert sum(bar.count for bar in bars) == 5
@@ -37,7 +37,7 @@ def test_bars_hold_every_value_and_leave_no_gaps() -> None:
     assert found.count == 2
 
 
-def test_without_values_there_is_nothing() -> None:
+def test_a_histogram_without_values() -> None:
     histogram = Histogram()
     assert histogram.bars() == []
     assert set(histogram.summary().values()) == {0.0}

@@ -9,7 +9,7 @@ def test_pairs() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "=1", ""])
-def test_what_is_no_pair(text: str) -> None:
+def test_texts_that_are_no_pairs(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         parse_pairs([text], "--set")
 

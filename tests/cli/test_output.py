@@ -18,24 +18,24 @@ def test_a_table_in_a_pipe_is_plain_aligned_text(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "things\nNAME    COUNT\na           5\nlonger     12\n"
 
 
-def test_an_empty_table_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_has_its_header(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["NAME", "COUNT"], [])
     assert capsys.readouterr().out == "NAME  COUNT\n"
 
 
-def test_what_is_missing_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_cell_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["A"], [(None,)])
     assert capsys.readouterr().out == "A\n-\n"
 
 
-def test_a_table_on_a_terminal_shows_brackets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_in_a_terminal_does_not_interpret_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     print_table(["NAME"], [("[bold]x[/bold]",), (Styled("y", "red"),)], title="t")
     assert "[bold]x[/bold]" in terminal.getvalue()
 
 
-def test_without_a_terminal_nothing_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_yes_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(CommandError, match="--yes"):
         confirm("Delete it?", yes=False)
@@ -43,7 +43,7 @@ def test_without_a_terminal_nothing_is_confirmed(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("typed", "done"), [("y\n", True), ("n\n", False), ("\n", False)])
-def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str, done: bool) -> None:
+def test_the_user_is_asked_in_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str, done: bool) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(typed))
     if done:
         confirm("Delete it?", yes=False)
@@ -53,7 +53,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str, done: 
 
 
 class Chunks:
-    """Reads that return what is there."""
+    """A source whose reads return the given chunks."""
 
     def __init__(self, *chunks: bytes) -> None:
         self._chunks = list(chunks)
@@ -72,11 +72,11 @@ class Chunks:
         ((b"no end",), [[b"no end"]]),
     ],
 )
-def test_lines_come_as_reads_complete_them(chunks: tuple[bytes, ...], expected: list[list[bytes]]) -> None:
+def test_lines_are_yielded_when_reads_complete_them(chunks: tuple[bytes, ...], expected: list[list[bytes]]) -> None:
     assert list(split_lines(Chunks(*chunks))) == expected
 
 
-def test_work_of_unknown_length_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spinner_is_shown_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: dict[type, str] = {}
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr("sys.stderr", stream)

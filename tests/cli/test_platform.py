@@ -1,4 +1,4 @@
-"""`rookery up` and `rookery registry`: processes that say where they serve, and stop when they are told to."""
+"""`rookery up` and `rookery registry`: processes that print their addresses and stop on SIGTERM."""
 
 import os
 import signal
@@ -48,8 +48,8 @@ def test_up_serves_broker_and_registry_and_keeps_the_data(tmp_path: Path) -> Non
     broker, registry = f"127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
     arguments = ("up", "--data-dir", str(tmp_path / "data"), "--listen", broker, "--registry", registry)
     with running(*arguments) as process:
-        said = lines_until(process, "rookery schemas list")
-        assert broker in "\n".join(said)
+        printed = lines_until(process, "rookery schemas list")
+        assert broker in "\n".join(printed)
         with RegistryClient(registry) as client:
             client.put_config("FULL")
         assert stop(process) == 0
@@ -60,7 +60,7 @@ def test_up_serves_broker_and_registry_and_keeps_the_data(tmp_path: Path) -> Non
         assert stop(process) == 0
 
 
-def test_a_registry_beside_a_broker(tmp_path: Path) -> None:
+def test_a_registry_for_a_running_broker(tmp_path: Path) -> None:
     config = tmp_path / "schema-registry.properties"
     config.write_text("listeners=http://127.0.0.1:0\nschema.compatibility.level=full\n", encoding="utf-8")
     with EmbeddedBroker() as broker:
@@ -72,17 +72,17 @@ def test_a_registry_beside_a_broker(tmp_path: Path) -> None:
             assert stop(process) == 0
 
 
-def test_a_setting_that_nobody_knows_is_named() -> None:
+def test_an_unknown_setting_is_reported() -> None:
     with running("registry", "--set", "listener=http://127.0.0.1:0") as process:
         assert process.wait(STOP_TIMEOUT_S) == 2
         assert process.stderr is not None
         assert "'listener'" in process.stderr.read()
 
 
-def test_the_help_of_the_registry_tells_its_defaults() -> None:
-    told = CliRunner().invoke(app, ["registry", "--help"], env={"COLUMNS": "200"}).output
-    assert "127.0.0.1:9092" in told
-    assert "http://127.0.0.1:8081" in told
+def test_the_help_of_the_registry_shows_its_defaults() -> None:
+    output = CliRunner().invoke(app, ["registry", "--help"], env={"COLUMNS": "200"}).output
+    assert "127.0.0.1:9092" in output
+    assert "http://127.0.0.1:8081" in output
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_help_of_the_registry_tells_its_defaults() -> None:
         ["--set", "a=1", "--set", "b=2"],
     ],
 )
-def test_the_quick_way_understands_what_the_other_does(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+def test_plain_options_are_parsed_as_by_typer(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     run: list[UpOptions] = []
     monkeypatch.setattr(up, "run_platform", run.append)
     CliRunner().invoke(app, ["up", *arguments])
@@ -103,5 +103,5 @@ def test_the_quick_way_understands_what_the_other_does(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--data"], ["--unknown", "1"], ["--listen", "--set"]])
-def test_the_quick_way_leaves_the_rest_to_the_other(arguments: list[str]) -> None:
+def test_other_options_are_left_to_typer(arguments: list[str]) -> None:
     assert plain_up_options(arguments) is None

@@ -28,6 +28,6 @@ def test_positions(text: str, expected: Start) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "middle", "offset:x", "offset:-1", "timestamp:", "--5", "1.5", "١"])
-def test_what_is_no_position(text: str) -> None:
-    with pytest.raises(ValueError, match="is no"):
+def test_invalid_positions(text: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
         parse_start(text)

@@ -1,4 +1,4 @@
-"""`rookery log repair`: on directories that were damaged on purpose, judged by what a broker then serves."""
+"""`rookery log repair` on directories that were damaged on purpose; a broker then shows what is left."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ def test_a_healthy_directory(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("field", [7, 11, 16, 18, 26, 34, 60, 75])
 @pytest.mark.parametrize("relative", [METADATA_LOG, SEGMENT])
-def test_a_changed_byte_is_put_right(sample: Sample, data_dir: Path, relative: str, field: int) -> None:
+def test_a_changed_byte_is_corrected(sample: Sample, data_dir: Path, relative: str, field: int) -> None:
     path = data_dir / relative
     good = path.read_bytes()
     flip(relative, batch_positions(path)[1] + field, 0x24).do(data_dir)
@@ -60,7 +60,7 @@ def test_a_changed_byte_is_put_right(sample: Sample, data_dir: Path, relative: s
     shown = plan(data_dir)
     assert (shown["damaged"], shown["executed"], shown["lost_offsets"]) == (True, False, 0)
     assert shown["logs"][0]["problems"][0]["remedy"] == "mend"
-    assert contents_of(data_dir) == before, "only shown so far"
+    assert contents_of(data_dir) == before, "nothing is changed without --execute"
     result = repair(data_dir, "--execute")
     assert result.exit_code == 0, result.output
     assert path.read_bytes() == good
@@ -69,7 +69,7 @@ def test_a_changed_byte_is_put_right(sample: Sample, data_dir: Path, relative: s
     assert observe(data_dir) == sample.expected
 
 
-def test_a_batch_that_is_gone_leaves_the_others(sample: Sample, data_dir: Path) -> None:
+def test_a_lost_batch_leaves_the_others(sample: Sample, data_dir: Path) -> None:
     path = data_dir / SEGMENT
     position = batch_positions(path)[0]
     data = bytearray(path.read_bytes())
@@ -94,7 +94,7 @@ def test_a_batch_that_is_gone_leaves_the_others(sample: Sample, data_dir: Path) 
     ],
     ids=str,
 )
-def test_a_loss_is_told_exactly_and_accepted(sample: Sample, data_dir: Path, harm: Harm, lost: list[int]) -> None:
+def test_a_loss_is_reported_exactly_and_accepted(sample: Sample, data_dir: Path, harm: Harm, lost: list[int]) -> None:
     harm.do(data_dir)
     assert observe(Path(shutil.copytree(data_dir, data_dir.with_name("before")))).reported
     problems = plan(data_dir)["logs"][0]["problems"]
@@ -111,7 +111,7 @@ def test_a_loss_is_told_exactly_and_accepted(sample: Sample, data_dir: Path, har
     assert seen.records[ORDERS] == [each for each in sample.expected.records[ORDERS] if each[0] not in lost]
 
 
-def test_a_directory_that_is_gone_is_accepted(sample: Sample, data_dir: Path) -> None:
+def test_a_missing_directory_is_accepted(sample: Sample, data_dir: Path) -> None:
     remove("orders-0").do(data_dir)
     assert plan(data_dir)["lost_offsets"] == 13
     assert repair(data_dir, "--execute").exit_code == 0
@@ -121,7 +121,7 @@ def test_a_directory_that_is_gone_is_accepted(sample: Sample, data_dir: Path) ->
     assert seen.topics == sample.expected.topics
 
 
-def test_metadata_that_is_lost_names_its_topics_and_keeps_their_records(data_dir: Path) -> None:
+def test_lost_metadata_names_its_topics_and_keeps_their_records(data_dir: Path) -> None:
     path = data_dir / METADATA_LOG
     data = bytearray(path.read_bytes())
     position = next(position for position in batch_positions(path) if b"orders" in data[position : position + 200])
@@ -139,7 +139,7 @@ def test_metadata_that_is_lost_names_its_topics_and_keeps_their_records(data_dir
     assert (data_dir / SEGMENT).exists()
 
 
-def test_metadata_of_which_nothing_is_left_cannot_be_repaired(data_dir: Path) -> None:
+def test_an_empty_metadata_log_cannot_be_repaired(data_dir: Path) -> None:
     cut(METADATA_LOG, 0).do(data_dir)
     before = contents_of(data_dir)
     result = repair(data_dir, "--execute")
@@ -148,7 +148,7 @@ def test_metadata_of_which_nothing_is_left_cannot_be_repaired(data_dir: Path) ->
     assert contents_of(data_dir) == before
 
 
-def test_not_while_a_broker_runs(data_dir: Path) -> None:
+def test_a_running_broker_prevents_the_repair(data_dir: Path) -> None:
     lock = OsFiles().lock_directory(data_dir)
     assert lock is not None
     try:

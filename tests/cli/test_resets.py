@@ -38,30 +38,30 @@ TP = TopicPartition("t", 0)
         (ToGiven({TP: 33}), PartitionFacts(50, 10, 100), 33),
     ],
 )
-def test_the_new_offset_exists_in_the_log(reset: Reset, facts: PartitionFacts, expected: int) -> None:
+def test_the_new_offset_is_within_the_log(reset: Reset, facts: PartitionFacts, expected: int) -> None:
     (change,) = plan(reset, {TP: facts})
     assert (change.partition, change.old, change.new) == (TP, facts.committed, expected)
 
 
-def test_nothing_committed_cannot_be_shifted() -> None:
+def test_a_shift_needs_a_committed_offset() -> None:
     with pytest.raises(ValueError, match="t-0 has no committed offset to shift"):
         plan(ShiftBy(1), {TP: PartitionFacts(None, 0, 9)})
 
 
-def test_topics_are_chosen_whole_or_in_part() -> None:
+def test_topics_with_all_or_some_partitions() -> None:
     assert parse_topic("orders") == TopicChoice("orders", ())
     assert parse_topic("orders:2,0,2") == TopicChoice("orders", (0, 2))
     for wrong in ("", ":1", "orders:", "orders:a", "orders:-1"):
-        with pytest.raises(ValueError, match="neither TOPIC nor"):
+        with pytest.raises(ValueError, match="must have the form TOPIC or"):
             parse_topic(wrong)
 
 
-def test_without_a_choice_everything_committed_is_chosen() -> None:
+def test_without_a_choice_all_committed_partitions_are_chosen() -> None:
     counts = {"a": 2, "b": 3}
     chosen = choose([TopicChoice("a", ()), TopicChoice("b", (2,))], counts, [TP])
     assert [str(tp) for tp in chosen] == ["a-0", "a-1", "b-2"]
     assert choose([], {}, [TP]) == [TP]
-    with pytest.raises(ValueError, match="topic a has 2 partitions, there is no 7"):
+    with pytest.raises(ValueError, match="topic a has 2 partitions, and no partition 7"):
         choose([TopicChoice("a", (7,))], counts, [])
 
 
@@ -77,15 +77,15 @@ def test_files() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("t,0,5\nt,1\n", "line 2 is not topic,partition,offset"),
-        ("t,0,soon", "line 1 is not topic,partition,offset"),
-        ("a,b,c,0,5", "line 1 is not topic,partition,offset"),
-        ("[", "no JSON"),
+        ("t,0,5\nt,1\n", "line 2 must have the form topic,partition,offset"),
+        ("t,0,soon", "line 1 must have the form topic,partition,offset"),
+        ("a,b,c,0,5", "line 1 must have the form topic,partition,offset"),
+        ("[", "not valid JSON"),
         ("{}", "no list of offsets"),
-        ('[{"topic": "t"}]', "no topic, partition and offset"),
-        ("[1]", "no topic, partition and offset"),
+        ('[{"topic": "t"}]', "must have topic, partition and offset"),
+        ("[1]", "must have topic, partition and offset"),
     ],
 )
-def test_a_wrong_file_is_told(text: str, sentence: str) -> None:
+def test_an_invalid_file_is_reported(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         parse_file(text, "g")

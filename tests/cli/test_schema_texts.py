@@ -22,11 +22,11 @@ from rookery.serdes.entities import Schema
         ("Incompatible because of different schema type", "Incompatible because of different schema type"),
     ],
 )
-def test_messages_in_plain_words(message: str, explained: str | None) -> None:
+def test_messages_become_sentences(message: str, explained: str | None) -> None:
     assert explain_message(message) == explained
 
 
-def test_schemas_over_several_lines() -> None:
+def test_schemas_on_several_lines() -> None:
     assert readable(Schema('{"type":"record"}')) == '{\n  "type": "record"\n}'
     assert readable(Schema("{", "JSON")) == "{"
     assert readable(Schema('syntax = "proto3";\n', "PROTOBUF")) == 'syntax = "proto3";'

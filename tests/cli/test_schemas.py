@@ -23,7 +23,7 @@ def registry() -> Iterator[str]:
 
 
 class Shell:
-    """Commands of one test, with a subject and a directory of its own."""
+    """Runs commands for one test, with its own subject and directory."""
 
     def __init__(self, registry: str, directory: Path, subject: str) -> None:
         self.registry = registry
@@ -50,7 +50,7 @@ def shell(registry: str, tmp_path: Path, request: pytest.FixtureRequest) -> Shel
     return Shell(registry, tmp_path, f"{request.node.name}-value")
 
 
-def test_a_schema_is_registered_once_and_printed_over_several_lines(shell: Shell) -> None:
+def test_a_schema_is_registered_once_and_printed_on_several_lines(shell: Shell) -> None:
     file = shell.file("customer.avsc", CUSTOMER)
     first = shell.run("register", shell.subject, file).stdout
     assert first.startswith(f"{shell.subject} version 1 has id ")
@@ -65,7 +65,7 @@ def test_a_schema_is_registered_once_and_printed_over_several_lines(shell: Shell
     assert by_id["schema"] == described["schema"]
 
 
-def test_what_is_incompatible_is_explained_and_shown(shell: Shell) -> None:
+def test_incompatibilities_are_explained_and_shown(shell: Shell) -> None:
     shell.run("register", shell.subject, shell.file("customer.avsc", CUSTOMER))
     changed = shell.file("changed.avsc", WITH_EMAIL)
     refused = shell.run("check", shell.subject, changed, exit_code=1)
@@ -84,7 +84,7 @@ def test_what_is_incompatible_is_explained_and_shown(shell: Shell) -> None:
     assert [row["version"] for row in shell.json("list", shell.subject)] == [1, 2]  # type: ignore[attr-defined]
 
 
-def test_types_by_the_file_name_and_references(shell: Shell) -> None:
+def test_types_by_extension_and_references(shell: Shell) -> None:
     shell.run("register", shell.subject, shell.file("s.json", {"type": "object"}))
     proto = 'syntax = "proto3";\nmessage A {\n  int32 number = 1;\n}\n'
     shell.run("register", f"{shell.subject}.proto", shell.file("a.proto", proto))
@@ -132,8 +132,8 @@ def test_config_and_mode(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "reason"),
     [
-        (["get"], 2, "a subject or an --id"),
-        (["get", "s", "--version", "first"], 2, "neither a number nor latest"),
+        (["get"], 2, "either a subject or --id"),
+        (["get", "s", "--version", "first"], 2, "must be a number or latest"),
         (["register", "s", "schema.txt"], 2, "AVRO, JSON, PROTOBUF"),
         (["register", "s", "absent.avsc"], 1, "absent.avsc"),
         (["register", "s", "-", "--type", "avro", "--reference", "x=y"], 2, "NAME=SUBJECT:VERSION"),
@@ -146,6 +146,6 @@ def test_mistakes(shell: Shell, arguments: list[str], exit_code: int, reason: st
     assert reason in shell.run(*arguments, exit_code=exit_code).stderr
 
 
-def test_a_registry_that_does_not_run(tmp_path: Path) -> None:
+def test_an_unreachable_registry(tmp_path: Path) -> None:
     shell = Shell("http://127.0.0.1:9", tmp_path, "s")
     assert "http://127.0.0.1:9" in shell.run("list", exit_code=1).stderr

@@ -1,4 +1,4 @@
-"""`rookery start`: its quick way, which must understand what the other way does, and what it must not import."""
+"""`rookery start`: the parser of plain options, which must agree with typer, and the modules that a start imports."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from rookery.cli import start
 from rookery.cli.broker import StartOptions, plain_options
 from rookery.cli.commands import app
 
-# Everything is imported before the settings are looked at.
+# All imports happen before the settings are checked.
 START_AND_LIST_MODULES = """
 import sys
 before = set(sys.modules)
@@ -32,15 +32,15 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def described(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> StartOptions | None:
-    """What the described command makes of the arguments; None if it refuses them or only shows its help."""
+def parsed_by_typer(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> StartOptions | None:
+    """Return the options that typer parses; None if it refuses the arguments or only shows the help."""
     run: list[StartOptions] = []
     monkeypatch.setattr(start, "run_broker", run.append)
     CliRunner().invoke(app, ["start", *arguments])
     return run[0]._replace(settings=list(run[0].settings)) if run else None
 
 
-def test_both_ways_read_the_options_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: str) -> None:
+def test_plain_options_are_parsed_as_by_typer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: str) -> None:
     for arguments in (
         [],
         ["--listen", "127.0.0.1:0"],
@@ -50,7 +50,7 @@ def test_both_ways_read_the_options_alike(monkeypatch: pytest.MonkeyPatch, tmp_p
     ):
         options = plain_options(arguments)
         assert options is not None, arguments
-        assert options == described(monkeypatch, *arguments), arguments
+        assert options == parsed_by_typer(monkeypatch, *arguments), arguments
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_both_ways_read_the_options_alike(monkeypatch: pytest.MonkeyPatch, tmp_p
         ["--", "surplus"],
     ],
 )
-def test_what_is_not_plain_is_left_to_the_described_command(arguments: list[str]) -> None:
+def test_other_options_are_left_to_typer(arguments: list[str]) -> None:
     assert plain_options(arguments) is None
 
 
@@ -77,7 +77,7 @@ def test_a_data_directory_that_is_a_file_is_not_plain(config: str) -> None:
 
 
 def test_starting_imports_nothing_that_a_broker_does_not_need() -> None:
-    """Most of the time that a start takes goes into imports, so a newcomer to this list needs a good reason."""
+    """Imports take most of the time of a start: a new module in this list needs a good reason."""
     command = [sys.executable, "-c", START_AND_LIST_MODULES]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert "rookery.node.node" in loaded

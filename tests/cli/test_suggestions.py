@@ -1,4 +1,4 @@
-"""Mistyped names: what exists and looks like them is suggested, and what cannot be asked is left out."""
+"""Mistyped names: similar existing names are suggested, if the cluster can be asked."""
 
 import pytest
 from typer.testing import CliRunner
@@ -25,13 +25,13 @@ def fail(broker: EmbeddedBroker, *words: str) -> str:
         ["consume", "ordres", "--until-end"],
     ],
 )
-def test_a_mistyped_topic_is_guessed(rookery: EmbeddedBroker, words: list[str]) -> None:
+def test_a_similar_topic_is_suggested(rookery: EmbeddedBroker, words: list[str]) -> None:
     rookery.create_topic("orders")
     assert "did you mean orders?" in fail(rookery, *words)
 
 
 @pytest.mark.parametrize("words", [["groups", "describe", "biling"], ["groups", "delete", "biling", "--yes"]])
-def test_a_mistyped_group_is_guessed(rookery: EmbeddedBroker, words: list[str]) -> None:
+def test_a_similar_group_is_suggested(rookery: EmbeddedBroker, words: list[str]) -> None:
     rookery.produce("orders", "an apple")
     options = ["--bootstrap-server", rookery.bootstrap_servers]
     read = ["consume", "orders", "--group", "billing", "--from", "beginning", "--until-end"]
@@ -39,16 +39,16 @@ def test_a_mistyped_group_is_guessed(rookery: EmbeddedBroker, words: list[str]) 
     assert "did you mean billing?" in fail(rookery, *words)
 
 
-def test_nothing_alike_is_nothing_suggested(rookery: EmbeddedBroker) -> None:
+def test_no_suggestion_without_a_similar_name(rookery: EmbeddedBroker) -> None:
     rookery.create_topic("orders")
     assert "did you mean" not in fail(rookery, "topics", "describe", "invoices")
 
 
-def test_other_errors_are_not_guessed_about() -> None:
+def test_no_suggestion_for_other_errors() -> None:
     assert suggestion(ErrorCode.REQUEST_TIMED_OUT, "orders") == ""
 
 
-def test_a_cluster_that_went_away_leaves_the_commands_own_error() -> None:
+def test_an_unreachable_cluster_leaves_the_error_of_the_command() -> None:
     words = ["topics", "describe", "ordres", "--bootstrap-server", f"127.0.0.1:{free_port()}"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1

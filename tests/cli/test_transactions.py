@@ -1,7 +1,7 @@
 """`rookery transactions` against a running broker.
 
-The broker does not verify that a batch belongs to a transaction that its coordinator knows, so that a test can leave a
-transaction hanging as brokers before KIP-890 could.
+The broker does not verify that a batch belongs to a transaction of its coordinator, so that a test can leave a
+transaction hanging, as brokers before KIP-890 could.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.support.waiting import expect
 from tests.support.wire import WireClient
 
 HOUR_MS = 3_600_000
-# The newest version in which clients add partitions to transactions themselves.
+# The newest version in which clients themselves add partitions to transactions.
 CLASSIC_PRODUCE = 11
 
 
@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(broker: BrokerProcess, request: pytest.FixtureRequest) -> str:
-    """A topic of two partitions, named like its test; so are transactional ids."""
+    """A topic of two partitions; it and transactional ids are named after the test."""
     name: str = request.node.originalname.removeprefix("test_")
     rookery(broker, "topics", "create", name, "--partitions", "2")
     return name
@@ -64,7 +64,7 @@ def is_fenced(producer: confluent_kafka.Producer) -> bool:
 
 
 def leave_hanging(broker: BrokerProcess, topic: str, *, age_ms: int = HOUR_MS) -> int:
-    """A transactional batch on partition 0 that no coordinator knows of; the producer's id."""
+    """Write a transactional batch to partition 0 that no coordinator has; return the producer id."""
     written = Record(0, SystemClock().now_ms() - age_ms, None, b"hanging")
     with WireClient(broker.address) as wire:
         found = wire.call(ApiKey.INIT_PRODUCER_ID, 2, transactional_id=None, transaction_timeout_ms=1000)
@@ -85,18 +85,18 @@ def leave_hanging(broker: BrokerProcess, topic: str, *, age_ms: int = HOUR_MS) -
     return producer_id
 
 
-def answered(broker: BrokerProcess, *arguments: str) -> list[dict[str, Any]]:
+def json_rows(broker: BrokerProcess, *arguments: str) -> list[dict[str, Any]]:
     found = json.loads(rookery(broker, "transactions", *arguments, "--json").stdout)
     assert isinstance(found, list)
     return found
 
 
 def listed(broker: BrokerProcess, *arguments: str) -> set[str]:
-    return {row["transactional_id"] for row in answered(broker, "list", *arguments)}
+    return {row["transactional_id"] for row in json_rows(broker, "list", *arguments)}
 
 
 def committed(broker: BrokerProcess, topic: str) -> list[bytes | None]:
-    """What a reader of committed records gets of partition 0, up to the last stable offset."""
+    """Return the values that a read_committed consumer gets from partition 0, up to the last stable offset."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": broker.address,
@@ -121,29 +121,29 @@ def committed(broker: BrokerProcess, topic: str) -> list[bytes | None]:
 
 def test_a_transaction_from_beginning_to_end(broker: BrokerProcess, topic: str) -> None:
     with open_transaction(broker, topic, 0, 1) as producer:
-        (row,) = (row for row in answered(broker, "list") if row["transactional_id"] == topic)
+        (row,) = (row for row in json_rows(broker, "list") if row["transactional_id"] == topic)
         assert (row["state"], row["coordinator"]) == ("Ongoing", 1)
-        (described,) = answered(broker, "describe", topic)
+        (described,) = json_rows(broker, "describe", topic)
         assert (described["state"], described["producer_id"]) == ("Ongoing", row["producer_id"])
         assert described["partitions"] == {topic: [0, 1]}
         assert described["duration_ms"] >= 0
-        producers = answered(broker, "describe-producers", "--topic", topic)
+        producers = json_rows(broker, "describe-producers", "--topic", topic)
         assert [(p["partition"], p["producer_id"], p["transaction_start"]) for p in producers] == [
             (0, row["producer_id"], 0),
             (1, row["producer_id"], 0),
         ]
         producer.commit_transaction(30)
-    # The markers may still be on their way.
-    expect(lambda: answered(broker, "describe", topic)[0]["state"], "CompleteCommit")
-    (described,) = answered(broker, "describe", topic)
+    # The markers may not be written yet.
+    expect(lambda: json_rows(broker, "describe", topic)[0]["state"], "CompleteCommit")
+    (described,) = json_rows(broker, "describe", topic)
     assert (described["partitions"], described["duration_ms"]) == ({}, None)
-    (one,) = answered(broker, "describe-producers", "--topic", topic, "--partition", "1", "--broker-id", "1")
+    (one,) = json_rows(broker, "describe-producers", "--topic", topic, "--partition", "1", "--broker-id", "1")
     assert (one["partition"], one["transaction_start"], one["coordinator_epoch"]) == (1, None, 0)
 
 
 def test_list_filters(broker: BrokerProcess, topic: str) -> None:
     with open_transaction(broker, topic, 0) as producer:
-        producer_id = next(r["producer_id"] for r in answered(broker, "list") if r["transactional_id"] == topic)
+        producer_id = next(r["producer_id"] for r in json_rows(broker, "list") if r["transactional_id"] == topic)
         assert topic in listed(broker, "--state", "ongoing")
         assert topic not in listed(broker, "--state", "empty", "--state", "complete-commit")
         assert listed(broker, "--producer-id", str(producer_id)) == {topic}
@@ -170,13 +170,13 @@ def test_tables(broker: BrokerProcess, topic: str) -> None:
         producer.commit_transaction(30)
 
 
-def test_what_does_not_exist(broker: BrokerProcess) -> None:
-    assert "no such transactional id" in rookery(broker, "transactions", "describe", "nobody", exit_code=1).stderr
+def test_unknown_ids_topics_and_brokers(broker: BrokerProcess) -> None:
+    assert "no such transactional id" in rookery(broker, "transactions", "describe", "absent", exit_code=1).stderr
     assert (
         "no such transactional id"
-        in rookery(broker, "transactions", "abort", "--transactional-id", "nobody", "--yes", exit_code=1).stderr
+        in rookery(broker, "transactions", "abort", "--transactional-id", "absent", "--yes", exit_code=1).stderr
     )
-    assert "nobody" not in listed(broker), "asking did not create it"
+    assert "absent" not in listed(broker), "describing it did not create it"
     missing = rookery(broker, "transactions", "describe-producers", "--topic", "missing", exit_code=1)
     assert "no such topic" in missing.stderr
     assert "no broker 9" in rookery(broker, "transactions", "find-hanging", "--broker-id", "9", exit_code=1).stderr
@@ -184,55 +184,57 @@ def test_what_does_not_exist(broker: BrokerProcess) -> None:
 
 def test_aborting_by_transactional_id(broker: BrokerProcess, topic: str) -> None:
     with open_transaction(broker, topic, 0) as producer:
-        rookery(broker, "produce", topic, "--partition", "0", stdin="behind\n")
-        assert committed(broker, topic) == [], "readers stop in front of it"
+        rookery(broker, "produce", topic, "--partition", "0", stdin="after\n")
+        assert committed(broker, topic) == [], "readers stop before it"
         arguments = ("transactions", "abort", "--transactional-id", topic)
         assert "add --yes" in rookery(broker, *arguments, exit_code=1).stderr
         aborted = rookery(broker, *arguments, "--yes")
         assert aborted.stdout.startswith(f"fenced {topic} (producer id ")
-        assert "its transaction is ended" in aborted.stdout
-        (described,) = answered(broker, "describe", topic)
+        assert "its transaction is aborted" in aborted.stdout
+        (described,) = json_rows(broker, "describe", topic)
         assert (described["state"], described["partitions"], described["timeout_ms"]) == ("Empty", {}, 60_000)
         assert is_fenced(producer)
-    assert committed(broker, topic) == [b"behind"]
-    assert "no transaction open" in rookery(broker, *arguments, "--yes").stdout
+    assert committed(broker, topic) == [b"after"]
+    assert "no open transaction" in rookery(broker, *arguments, "--yes").stdout
 
 
 def test_hanging_transactions_are_found_and_aborted(broker: BrokerProcess, topic: str) -> None:
     rookery(broker, "produce", topic, "--partition", "0", stdin="before\n")
     producer_id = leave_hanging(broker, topic)
-    rookery(broker, "produce", topic, "--partition", "0", stdin="behind\n")
-    assert committed(broker, topic) == [b"before"], "readers stop in front of it"
-    assert answered(broker, "find-hanging", "--topic", topic, "--max-transaction-timeout", "120") == []
-    assert answered(broker, "find-hanging", "--topic", topic, "--partition", "1") == []
-    (found,) = answered(broker, "find-hanging", "--broker-id", "1", "--topic", topic)
+    rookery(broker, "produce", topic, "--partition", "0", stdin="after\n")
+    assert committed(broker, topic) == [b"before"], "readers stop before it"
+    assert json_rows(broker, "find-hanging", "--topic", topic, "--max-transaction-timeout", "120") == []
+    assert json_rows(broker, "find-hanging", "--topic", topic, "--partition", "1") == []
+    (found,) = json_rows(broker, "find-hanging", "--broker-id", "1", "--topic", topic)
     assert (found["topic"], found["partition"], found["producer_id"]) == (topic, 0, producer_id)
     assert (found["transaction_start"], found["coordinator_epoch"]) == (1, None)
     assert found["duration_ms"] >= HOUR_MS
     assert topic in rookery(broker, "transactions", "find-hanging").stdout
 
-    place = ("abort", "--topic", topic, "--partition", "0", "--yes", "--start-offset")
-    assert "open there: 1" in rookery(broker, "transactions", *place, "0", exit_code=1).stderr
-    aborted = rookery(broker, "transactions", *place, "1")
+    arguments = ("abort", "--topic", topic, "--partition", "0", "--yes", "--start-offset")
+    assert (
+        "the open transactions there begin at 1" in rookery(broker, "transactions", *arguments, "0", exit_code=1).stderr
+    )
+    aborted = rookery(broker, "transactions", *arguments, "1")
     assert aborted.stdout == f"aborted on {topic}-0 (producer id {producer_id}, epoch 0)\n"
-    assert committed(broker, topic) == [b"before", b"behind"]
-    assert answered(broker, "find-hanging", "--topic", topic) == []
+    assert committed(broker, topic) == [b"before", b"after"]
+    assert json_rows(broker, "find-hanging", "--topic", topic) == []
 
 
 def test_aborting_by_producer(broker: BrokerProcess, topic: str) -> None:
     producer_id = leave_hanging(broker, topic)
-    rookery(broker, "produce", topic, "--partition", "0", stdin="behind\n")
+    rookery(broker, "produce", topic, "--partition", "0", stdin="after\n")
     arguments = ("--topic", topic, "--partition", "0", "--producer-id", str(producer_id), "--coordinator-epoch", "-1")
     rookery(broker, "transactions", "abort", *arguments, "--producer-epoch", "0", "--yes")
-    assert committed(broker, topic) == [b"behind"]
+    assert committed(broker, topic) == [b"after"]
     refused = rookery(broker, "transactions", "abort", *arguments, "--producer-epoch", "0", "-y", "--timeout", "30")
     assert refused.stdout.startswith("aborted on"), "a repeated marker is harmless"
 
 
-def test_what_a_coordinator_knows_does_not_hang(broker: BrokerProcess, topic: str) -> None:
+def test_a_transaction_of_a_coordinator_does_not_hang(broker: BrokerProcess, topic: str) -> None:
     with open_transaction(broker, topic, 0) as producer:
         arguments = ("--topic", topic, "--max-transaction-timeout", "0")
-        assert answered(broker, "find-hanging", *arguments) == []
+        assert json_rows(broker, "find-hanging", *arguments) == []
         producer.commit_transaction(30)
 
 

@@ -1,4 +1,4 @@
-"""`produce` and `consume` with a registry: JSON on the command line, each format's bytes in the topic."""
+"""`produce` and `consume` with a registry: JSON on the command line, encoded bytes in the topic."""
 
 import json
 import re
@@ -34,8 +34,8 @@ SCHEMAS = {
 
 
 def run(broker: EmbeddedBroker, *words: str, stdin: str | None = None) -> Result:
-    places = ["-b", broker.bootstrap_servers, "--registry", broker.schema_registry_url]
-    return CliRunner().invoke(app, [*words, *places], input=stdin)
+    addresses = ["-b", broker.bootstrap_servers, "--registry", broker.schema_registry_url]
+    return CliRunner().invoke(app, [*words, *addresses], input=stdin)
 
 
 def produce(broker: EmbeddedBroker, line: str, *words: str) -> Result:
@@ -49,12 +49,12 @@ def consume(broker: EmbeddedBroker, *words: str) -> str:
 
 
 @pytest.mark.parametrize("form", SCHEMAS)
-def test_each_format_there_and_back(rookery: EmbeddedBroker, tmp_path: Path, form: str) -> None:
+def test_each_format_is_encoded_and_decoded(rookery: EmbeddedBroker, tmp_path: Path, form: str) -> None:
     name, text = SCHEMAS[form]
     (tmp_path / name).write_text(text)
     done = produce(rookery, '{"id": 7, "note": "big"}', "--value-format", form, "--value-schema", str(tmp_path / name))
     assert done.exit_code == 0, done.output
-    # The schema is registered now, so that its format is known.
+    # The schema is registered now: auto uses its format.
     assert produce(rookery, '{"id": 8}', "--value-format", "auto").exit_code == 0
     for shown_as in (form, "auto"):
         lines = consume(rookery, "--value-format", shown_as).splitlines()
@@ -63,7 +63,7 @@ def test_each_format_there_and_back(rookery: EmbeddedBroker, tmp_path: Path, for
     assert record["value"]["note"] == "big"
 
 
-def test_keys_have_formats_too(rookery: EmbeddedBroker) -> None:
+def test_keys_with_a_format(rookery: EmbeddedBroker) -> None:
     rookery.register_schema("orders-key", '"string"')
     done = produce(rookery, '"ada":three apples', "--key-separator", ":", "--key-format", "avro")
     assert done.exit_code == 0, done.output
@@ -84,7 +84,7 @@ def test_confluents_serializers_agree(rookery: EmbeddedBroker) -> None:
     assert read["day"].isoformat() == "2026-03-01"
 
 
-def test_auto_shows_what_has_no_schema(rookery: EmbeddedBroker) -> None:
+def test_auto_shows_values_without_a_schema(rookery: EmbeddedBroker) -> None:
     rookery.produce("orders", "plain", b"\0\0\0\0\x63unknown id")
     assert consume(rookery, "--value-format", "auto").splitlines()[0] == "plain"
     failed = run(rookery, "consume", "orders", "--from", "beginning", "--until-end", "--value-format", "avro")
@@ -92,7 +92,7 @@ def test_auto_shows_what_has_no_schema(rookery: EmbeddedBroker) -> None:
     assert "orders-0 at offset 0" in failed.output
 
 
-def test_one_message_of_a_file_is_chosen(rookery: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_message_of_a_protobuf_file_is_chosen(rookery: EmbeddedBroker, tmp_path: Path) -> None:
     (tmp_path / "order.proto").write_text(PROTO_ORDER)
     schema = ["--value-schema", str(tmp_path / "order.proto")]
     assert produce(rookery, '{"x": 5}', *schema, "--value-message", "Other").exit_code == 0
@@ -110,7 +110,7 @@ def test_one_message_of_a_file_is_chosen(rookery: EmbeddedBroker, tmp_path: Path
         ('{"id": 7, "day": "yesterday"}', "line 1: .*'yesterday' is not a valid date"),
     ],
 )
-def test_a_line_that_does_not_fit_is_named(rookery: EmbeddedBroker, line: str, what: str) -> None:
+def test_a_line_that_does_not_fit_is_reported(rookery: EmbeddedBroker, line: str, what: str) -> None:
     rookery.register_schema("orders-value", ORDER)
     rookery.create_topic("orders")
     failed = produce(rookery, line, "--value-format", "avro")
@@ -119,7 +119,7 @@ def test_a_line_that_does_not_fit_is_named(rookery: EmbeddedBroker, line: str, w
     assert re.search(what, failed.output, re.DOTALL), failed.output
 
 
-def test_a_subject_without_schema_says_what_to_do(rookery: EmbeddedBroker) -> None:
+def test_a_subject_without_a_schema_is_reported(rookery: EmbeddedBroker) -> None:
     failed = produce(rookery, "{}", "--value-format", "avro")
     assert failed.exit_code == 1
     assert "orders-value" in failed.output

@@ -1,4 +1,4 @@
-"""Commands that pages mention exist, with their options."""
+"""The commands that pages mention exist, with their options."""
 
 import re
 import shlex
@@ -20,10 +20,10 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_exists(command: str) -> None:
-    """Unknown commands and options are refused before `--help` is looked at."""
+    """Unknown commands and options are refused even if `--help` is given."""
     result = CliRunner().invoke(app, [*shlex.split(command), "--help"])
     assert result.exit_code == 0, result.output
 
 
-def test_there_are_commands_to_try() -> None:
+def test_pages_have_commands() -> None:
     assert len(commands()) > 20

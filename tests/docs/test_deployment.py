@@ -1,4 +1,4 @@
-"""What deploy/ and docs/deployment.md tell people to run: it is parsed, started and restored from."""
+"""The files of deploy/ and the steps of docs/deployment.md: they are parsed, started and restored from."""
 
 import configparser
 import json
@@ -19,7 +19,7 @@ DEPLOY = ROOT / "deploy"
 PROGRAM = Path(sys.executable).with_name("rookery")
 
 
-def test_the_properties_have_effect() -> None:
+def test_all_properties_have_an_effect() -> None:
     settings = Settings.load(DEPLOY / "server.properties")
     assert settings.without_effect == ()
     assert settings.has_registry
@@ -33,7 +33,7 @@ def service() -> configparser.ConfigParser:
     return parser
 
 
-def test_the_service_starts_what_exists_where_it_may_write() -> None:
+def test_the_service_starts_the_program_with_a_writable_directory() -> None:
     found = service()["Service"]
     program, *arguments = found["ExecStart"].split()
     assert Path(program).name == "rookery"
@@ -77,8 +77,8 @@ def has_docker_engine() -> bool:
 def test_the_image_is_built() -> None:
     build = ["docker", "build", "-q", "-f", str(DEPLOY / "Dockerfile"), str(ROOT)]
     image = subprocess.run(build, capture_output=True, text=True, check=True).stdout.strip()
-    told = subprocess.run(["docker", "run", "--rm", image, "--version"], capture_output=True, text=True, check=True)
-    assert told.stdout.startswith("rookery ")
+    result = subprocess.run(["docker", "run", "--rm", image, "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("rookery ")
 
 
 def test_a_copy_of_a_stopped_broker_is_a_backup(tmp_path: Path) -> None:

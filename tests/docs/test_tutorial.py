@@ -1,4 +1,4 @@
-"""The tutorial, word for word: its commands are run in order, and what it says they print is looked for."""
+"""The tutorial, word for word: its commands run in order and print what it quotes."""
 
 import os
 import re
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 def steps() -> list[Step]:
-    """The scripts of the page, each with the lines that it says are printed."""
+    """Return the scripts of the page, each with the output that it quotes."""
     found: list[Step] = []
     for kind, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if kind == "sh":
@@ -34,7 +34,7 @@ def steps() -> list[Step]:
 
 
 @pytest.mark.timeout(600)
-def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
+def test_the_commands_of_the_tutorial_work(tmp_path: Path) -> None:
     with EmbeddedBroker(schema_registry=True) as broker:
         environment = os.environ | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -58,6 +58,6 @@ def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
             assert not missing, f"{script}\nprinted\n{done.stdout}\nwithout {missing}"
 
 
-def test_the_tutorial_has_what_it_promises() -> None:
+def test_the_tutorial_has_commands_and_outputs() -> None:
     assert len(steps()) > 7
     assert sum(bool(step.shown) for step in steps()) > 6

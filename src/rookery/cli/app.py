@@ -1,6 +1,6 @@
 """The typer application that every group of commands is made with.
 
-typer's help shows the type of each option. Next to a flag, which takes no value, that type would tell people to write
+typer's help shows the type of each option. Next to a flag, which takes no value, that type would make users write
 one (`--json <bool>`), so flags show none.
 """
 
@@ -27,14 +27,14 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The same of a group's own flags."""
+    """A group of commands whose own flags show no type in the help."""
 
     def get_params(self, ctx: Any) -> Any:
         return _without_flag_types(super().get_params(ctx))
 
 
 class App(typer.Typer):
-    """A group of commands. `options` are those of `typer.Typer`."""
+    """A typer application with these classes; `options` are those of `typer.Typer`."""
 
     def __init__(self, **options: Any) -> None:
         defaults: dict[str, Any] = {"cls": Group, "no_args_is_help": True}

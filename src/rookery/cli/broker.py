@@ -1,7 +1,8 @@
-"""What `rookery start` does, without the library that the other commands are described with.
+"""The work of `rookery start`; does not import typer.
 
-That library takes as long to import as the broker itself, so `main` reads plainly spelt options with `plain_options`
-and runs the broker directly. All else (help, short forms, mistakes) is left to `start`, which comes here too.
+Importing typer takes as long as importing the broker: `main` parses options in their plain form with `plain_options`
+and runs the broker directly. Everything else (help, short options, mistakes) goes through typer to `start`, which
+also calls `run_broker`.
 """
 
 import gc
@@ -22,7 +23,7 @@ class StartOptions(NamedTuple):
 
 
 def plain_options(arguments: Sequence[str]) -> StartOptions | None:
-    """The options if each is a full name with a value, and the files are there; None leaves them to `start`."""
+    """Parse the options if each is a full name with a value and files exist; None means that typer must parse them."""
     given = plain_values(arguments, ("--config", "--set", "--data-dir", "--listen"))
     if given is None:
         return None
@@ -38,7 +39,7 @@ def plain_options(arguments: Sequence[str]) -> StartOptions | None:
 
 
 def plain_values(arguments: Sequence[str], names: Sequence[str]) -> dict[str, list[str]] | None:
-    """The values of each option, if nothing else is given; None otherwise."""
+    """Return the values of each option; None if the arguments have anything but these options with values."""
     given: dict[str, list[str]] = {name: [] for name in names}
     words = iter(arguments)
     for word in words:
@@ -52,16 +53,16 @@ def plain_values(arguments: Sequence[str], names: Sequence[str]) -> dict[str, li
 
 
 def announce(address: str) -> None:
-    """Whoever started us waits for this line, perhaps through a pipe."""
+    """Print the line for which the process that started the broker waits, and flush it, since it may be a pipe."""
     sys.stdout.write(f"ready on {address}\n")
     sys.stdout.flush()
 
 
 def run_broker(options: StartOptions, *, announce: Callable[[str], None] = announce, log_level: str = "info") -> None:
     """Run a broker in the foreground until SIGTERM or Ctrl-C."""
-    # Modules live as long as the process: looking for garbage among them would only make importing slower.
+    # Modules live as long as the process: garbage collection during the imports would only make them slower.
     gc.disable()
-    # structlog would load rich, for tracebacks on a terminal, and crc32c an e-mail parser, to learn its own version.
+    # structlog would import rich (for tracebacks in a terminal), and crc32c an e-mail parser (for its own version).
     with module_replaced("rich", None), module_replaced("importlib.metadata", _no_versions()):
         from rookery.node.main import run
         from rookery.node.settings import Settings

@@ -1,4 +1,4 @@
-"""The configuration of the client that a command works with: defaults, the file, the command's options, `--set`."""
+"""Builds the client configuration of a command from defaults, `--command-config`, the command's options and `--set`."""
 
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 CLIENT_ID = "rookery-cli"
 _LINGER_MS = 5
 _INT_MAX = 2**31 - 1
-# Groups and transactions are named with the command: who looks at a topic must not move a group of the file's, nor
-# push its member or its producer aside. And `--timeout` is the time for a delivery, too.
-_NOT_OF_FILE = frozenset({"group.id", "group.instance.id", "transactional.id", "delivery.timeout.ms"})
+# Groups and transactions are named by options of the command: reading a topic must not move the committed offsets of
+# an application's group, nor fence its member or its producer. `--timeout` is also the time-out of deliveries.
+_IGNORED_FILE_KEYS = frozenset({"group.id", "group.instance.id", "transactional.id", "delivery.timeout.ms"})
 
 
 def consumer_config(
@@ -22,26 +22,26 @@ def consumer_config(
     settings: "Iterable[str] | None" = None,
     options: "Mapping[str, object] | None" = None,
 ) -> dict[str, object]:
-    """A consumer's configuration, the weakest first: the file, `options` of the command that are not None, `--set`."""
+    """Return a consumer's configuration. Later ones override: the file, `options` that are not None, `--set`."""
     from rookery.client.settings import CONSUMER_KEYS
 
     return {
-        **_patient_config(CONSUMER_KEYS.keys(), bootstrap_server, timeout_s),
-        # Only `consume --group` commits, whatever the file wants for a group of its own.
+        **_config_with_timeouts(CONSUMER_KEYS.keys(), bootstrap_server, timeout_s),
+        # Only `consume --group` commits, whatever the file says.
         "enable.auto.commit": False,
-        **_given(options),
+        **_without_none(options),
         **parse_pairs(settings or (), "--set"),
     }
 
 
 def admin_config(bootstrap_server: str, timeout_s: float) -> dict[str, object]:
-    """The same of an administrator."""
+    """Return the configuration of an Admin, from the file and the time-out."""
     from rookery.client.settings import ADMIN_KEYS
 
-    return _patient_config(ADMIN_KEYS.keys(), bootstrap_server, timeout_s)
+    return _config_with_timeouts(ADMIN_KEYS.keys(), bootstrap_server, timeout_s)
 
 
-def _patient_config(keys: "Set[str]", bootstrap_server: str, timeout_s: float) -> dict[str, object]:
+def _config_with_timeouts(keys: "Set[str]", bootstrap_server: str, timeout_s: float) -> dict[str, object]:
     timeout_ms = round(timeout_s * 1000)
     return {
         **_shared_config(keys, bootstrap_server),
@@ -51,10 +51,10 @@ def _patient_config(keys: "Set[str]", bootstrap_server: str, timeout_s: float) -
 
 
 def _shared_config(keys: "Set[str]", bootstrap_server: str) -> dict[str, object]:
-    return {"client.id": CLIENT_ID, **settings_for(keys - _NOT_OF_FILE), "bootstrap.servers": bootstrap_server}
+    return {"client.id": CLIENT_ID, **settings_for(keys - _IGNORED_FILE_KEYS), "bootstrap.servers": bootstrap_server}
 
 
-def _given(options: "Mapping[str, object] | None") -> dict[str, object]:
+def _without_none(options: "Mapping[str, object] | None") -> dict[str, object]:
     return {name: value for name, value in (options or {}).items() if value is not None}
 
 
@@ -64,7 +64,7 @@ def producer_config(
     settings: "Iterable[str] | None" = None,
     options: "Mapping[str, object] | None" = None,
 ) -> dict[str, object]:
-    """The same of a producer, whose time-outs have other names."""
+    """Return a producer's configuration, with the same precedence as a consumer's."""
     from rookery.client.settings import PRODUCER_KEYS
 
     timeout_ms = round(timeout_s * 1000)
@@ -73,11 +73,11 @@ def producer_config(
         **_shared_config(PRODUCER_KEYS.keys(), bootstrap_server),
         "request.timeout.ms": timeout_ms,
         "max.block.ms": timeout_ms,
-        **_given(options),
+        **_without_none(options),
         **parse_pairs(settings or (), "--set"),
     }
     parts = [str(config[name]).strip() for name in ("request.timeout.ms", "linger.ms")]
     if all(part.isdecimal() for part in parts):
-        # The least that the producer allows. What is no number it will name.
+        # The lowest value that the producer accepts. A value that is no number is left for the producer to report.
         config.setdefault("delivery.timeout.ms", min(sum(map(int, parts)), _INT_MAX))
     return config

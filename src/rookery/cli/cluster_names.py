@@ -1,4 +1,4 @@
-"""The names that a cluster knows (topics, groups), and a registry's subjects, for suggestions and completion.
+"""Looks up the topics and groups of a cluster and the subjects of a registry, for suggestions and completion.
 
 `parameters` are those of the command: its `bootstrap_server` or its `registry`, if they were given.
 """
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-# A person waits for the answer, and can do without it.
+# The user waits for the names, which are only a help.
 _TIMEOUT_S = 2.0
 
 
 def topic_names(parameters: Mapping[str, object]) -> list[str]:
-    return _ask(parameters, lambda admin: admin.list_topics(), lambda topic: topic.name)
+    return _list_names(parameters, lambda admin: admin.list_topics(), lambda topic: topic.name)
 
 
 def group_names(parameters: Mapping[str, object]) -> list[str]:
-    return _ask(parameters, lambda admin: admin.list_groups(), lambda group: group.group_id)
+    return _list_names(parameters, lambda admin: admin.list_groups(), lambda group: group.group_id)
 
 
 def subject_names(parameters: Mapping[str, object]) -> list[str]:
@@ -37,7 +37,7 @@ def subject_names(parameters: Mapping[str, object]) -> list[str]:
         return registry.list_subjects()
 
 
-def _ask(
+def _list_names(
     parameters: Mapping[str, object],
     list_all: "Callable[[Admin], Awaitable[list[Found]]]",
     name_of: "Callable[[Found], str]",
@@ -47,8 +47,8 @@ def _ask(
 
     config = admin_config(str(parameters.get("bootstrap_server") or BROKER), _TIMEOUT_S)
 
-    async def ask() -> list[str]:
+    async def list_names() -> list[str]:
         async with asyncio.timeout(_TIMEOUT_S), Admin(config) as admin:
             return sorted(name_of(each) for each in await list_all(admin))
 
-    return asyncio.run(ask())
+    return asyncio.run(list_names())

@@ -1,8 +1,8 @@
-"""`rookery --command-config FILE ...`: what commands say to a cluster besides its address, above all how to log in.
+"""`rookery --command-config FILE ...`: settings of the client, above all for encryption and authentication.
 
-The file is one of Kafka's tools, in Java's properties syntax. A command takes the keys that its client knows, so that
-one file serves all of them; what no client knows is an error. What is given on the command line wins, and what is
-merely its default does not. The parts of a client that the file has no say in are `session`'s to choose.
+The file has the format of Kafka's tools, Java's properties syntax. A command uses the keys that its client has, so that
+one file serves all commands; a key that no client has is an error. Options on the command line override the file, and
+the file overrides the defaults of options. `client_configs` lists the keys that commands ignore.
 """
 
 from collections.abc import Collection
@@ -14,13 +14,13 @@ import typer
 _FILE: ContextVar[Path | None] = ContextVar("command_config", default=None)
 
 
-def remember(path: Path | None) -> None:
-    """For the command that follows."""
+def use_command_config(path: Path | None) -> None:
+    """Set the file that `settings_for` reads."""
     _FILE.set(path)
 
 
 def settings_for(keys: Collection[str]) -> dict[str, str]:
-    """Those of the file that a client with these keys has; nothing without a file."""
+    """Return the settings of the file whose names are in `keys`; an empty dict without a file."""
     path = _FILE.get()
     if path is None:
         return {}
@@ -31,12 +31,12 @@ def settings_for(keys: Collection[str]) -> dict[str, str]:
     found = parse_properties(read_config(path), str(path))
     for name, written in found.items():
         if not any(name in known for known in (ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS)):
-            raise ConfigError(f"{written.place}: no client has a setting {name}")
+            raise ConfigError(f"{written.place}: no client has the setting {name}")
     return {name: written.value for name, written in found.items() if name in keys}
 
 
-def brokers_of_file(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """The value of an option for brokers: the file's if nobody gave it another."""
+def bootstrap_server_of_file(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """Return the value of --bootstrap-server: the file's if neither option nor environment variable is given."""
     source = context.get_parameter_source(parameter.name or "")
     if source is not None and source.name != "DEFAULT":
         return value

@@ -1,7 +1,7 @@
-"""All commands, put together.
+"""The application with all commands.
 
-Starting must be quick, so this and the modules of the groups import only what describes the commands; a command
-imports what it works with when it runs.
+Starting must be quick: this module and those of the groups import only what is needed to declare the commands; a
+command imports everything else when it runs.
 """
 
 from pathlib import Path
@@ -28,12 +28,12 @@ from rookery.cli import (
     up,
 )
 from rookery.cli.app import App, Group
-from rookery.cli.command_config import remember
+from rookery.cli.command_config import use_command_config
 from rookery.cli.errors import failures_explained
 
 
 class Commands(Group):
-    """The top group: every command of every group runs inside its `invoke`."""
+    """The top-level group: every command runs inside its `invoke`, which turns failures into sentences."""
 
     def invoke(self, ctx: Any) -> Any:
         with failures_explained():
@@ -44,7 +44,7 @@ app = App(
     name="rookery",
     cls=Commands,
     help="A Kafka-compatible streaming platform: run a broker, and work with any Kafka-compatible cluster.",
-    epilog="Exit codes: 0 done, 1 the operation failed, 2 wrong usage. Every command has its own --help.",
+    epilog="Exit codes: 0 success, 1 the operation failed, 2 wrong usage. Every command has its own --help.",
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -80,12 +80,12 @@ def rookery(
             "--command-config",
             envvar="ROOKERY_COMMAND_CONFIG",
             metavar="FILE",
-            help="Properties of the client, such as security.protocol and sasl.*: for commands that ask a cluster.",
+            help="A properties file of client settings, such as security.protocol and sasl.*.",
         ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """The group's own options."""
-    remember(command_config)
+    """Handle the options of `rookery` itself."""
+    use_command_config(command_config)

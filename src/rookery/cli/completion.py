@@ -1,6 +1,6 @@
-"""What the shell offers when a word of a command is completed: topics, groups, subjects, settings.
+"""Shell completion of topics, groups, subjects and settings.
 
-A completion must never print anything or fail: with no cluster to ask, nothing is offered.
+A completion must never print anything or fail: if the cluster cannot be reached, nothing is offered.
 """
 
 from collections.abc import Collection, Iterable
@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable
 import typer
 
 from rookery.base.errors import RookeryError
-from rookery.cli.command_config import remember
+from rookery.cli.command_config import use_command_config
 
 
 def topics(ctx: typer.Context, incomplete: str) -> list[str]:
     from rookery.cli.cluster_names import topic_names
 
-    _remember_config(ctx)
+    _use_command_config(ctx)
     try:
         return _starting(topic_names(ctx.params), incomplete)
     except (RookeryError, OSError, TimeoutError):
@@ -24,7 +24,7 @@ def topics(ctx: typer.Context, incomplete: str) -> list[str]:
 def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     from rookery.cli.cluster_names import group_names
 
-    _remember_config(ctx)
+    _use_command_config(ctx)
     try:
         return _starting(group_names(ctx.params), incomplete)
     except (RookeryError, OSError, TimeoutError):
@@ -41,7 +41,7 @@ def subjects(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def resources(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The names that `configs` takes: a topic's, or `default` for all brokers."""
+    """Complete the names that `configs` takes: topics, or `default` for all brokers."""
     return topics(ctx, incomplete) if str(ctx.params.get("kind")) == "topic" else _starting(["default"], incomplete)
 
 
@@ -58,7 +58,7 @@ def broker_settings(incomplete: str) -> list[str]:
 
 
 def resource_settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The settings of a topic or of a broker; of both while an unfinished option hides which of them is meant."""
+    """Complete settings of a topic or of a broker; of both if the kind is not known yet."""
     match str(ctx.params.get("kind")):
         case "topic":
             return topic_settings(incomplete)
@@ -68,15 +68,15 @@ def resource_settings(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def client_settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The settings of a producer or a consumer, by the command."""
+    """Complete settings of a producer or of a consumer, depending on the command."""
     from rookery.client.settings import CONSUMER_KEYS, PRODUCER_KEYS
 
     return _assignments(PRODUCER_KEYS if ctx.info_name == "produce" else CONSUMER_KEYS, incomplete)
 
 
-def _remember_config(ctx: typer.Context) -> None:
-    """Let the client log in as the command would: the callback of the program's own options does not run here."""
-    remember(ctx.find_root().params.get("command_config"))
+def _use_command_config(ctx: typer.Context) -> None:
+    """Use the --command-config of the line, as the command would: its callback does not run during completion."""
+    use_command_config(ctx.find_root().params.get("command_config"))
 
 
 def _assignments(names: Collection[str], incomplete: str) -> list[str]:

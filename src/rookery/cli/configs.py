@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = App(help="Describe and alter the configs of topics and brokers.")
 
-# Kafka's tools call the cluster-wide defaults of all brokers so.
+# The name of the cluster-wide defaults of all brokers in Kafka's tools.
 _ALL_BROKERS = "default"
 
 
@@ -44,13 +44,15 @@ NameArgument = Annotated[
 def describe(
     kind: KindArgument,
     name: NameArgument,
-    changed: Annotated[bool, typer.Option("--changed", help="Only what differs from the built-in default.")] = False,
-    documentation: Annotated[bool, typer.Option("--doc", help="Tell what each config means.")] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Show only configs that differ from the built-in default.")
+    ] = False,
+    documentation: Annotated[bool, typer.Option("--doc", help="Show what each config means.")] = False,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show configs, their values and where the values come from."""
+    """Show configs with their values and the sources of the values."""
     from rookery.cli.output import print_json, print_table
 
     resource = _resource(kind, name)
@@ -78,13 +80,13 @@ def alter(
         ),
     ] = None,
     deleted: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="KEY", help="Return a config to its default. Repeatable.")
+        list[str] | None, typer.Option("--delete", metavar="KEY", help="Reset a config to its default. Repeatable.")
     ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check whether it would work.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check the change without making it.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Set configs or return them to their defaults; the others stay as they are."""
+    """Set configs or reset them to their defaults; other configs stay unchanged."""
 
     changes = changes_of(configs, deleted)
     if not changes:
@@ -100,7 +102,7 @@ def alter(
 
 
 def changes_of(configs: list[str] | None, deleted: list[str] | None) -> "list[ConfigChange]":
-    """The changes that `--set` and `--delete` ask for."""
+    """Return the changes that `--set` and `--delete` request."""
     from rookery.base.codes import ConfigOperation
     from rookery.client.admin import ConfigChange
 
@@ -120,7 +122,7 @@ def _resource(kind: Kind, name: str) -> "ConfigResource":
     if kind is Kind.TOPIC:
         return ConfigResource(ResourceType.TOPIC, name)
     if name != _ALL_BROKERS and not (name.isascii() and name.isdigit()):
-        raise typer.BadParameter(f"'{name}' is neither a broker's id nor '{_ALL_BROKERS}'", param_hint="NAME")
+        raise typer.BadParameter(f"'{name}' must be a broker's id or '{_ALL_BROKERS}'", param_hint="NAME")
     return ConfigResource(ResourceType.BROKER, "" if name == _ALL_BROKERS else name)
 
 

@@ -1,4 +1,4 @@
-"""`rookery consume`: print a topic's records."""
+"""`rookery consume`: print the records of a topic."""
 
 import sys
 from enum import StrEnum
@@ -65,10 +65,12 @@ Group = Annotated[
         "-g",
         metavar="GROUP",
         autocompletion=completion.groups,
-        help="Read as a member of this group: go on where it committed (else at --from), and commit as it goes.",
+        help="Join this group: start at its committed offsets (else at --from), and commit what is printed.",
     ),
 ]
-Partitions = Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. Repeatable.")]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only this partition. Repeatable.")
+]
 Template = Annotated[
     str,
     typer.Option(
@@ -80,7 +82,7 @@ IsolationLevel = Annotated[
     Isolation | None,
     typer.Option(
         "--isolation-level",
-        help="read_committed leaves out open and aborted transactions.",
+        help="read_committed skips records of open and aborted transactions.",
         show_default=Isolation.READ_UNCOMMITTED,
     ),
 ]
@@ -91,13 +93,13 @@ def consume(
     start: From = "end",
     partitions: Partitions = None,
     group: Group = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many records.")] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", "-e", help="Stop at what is the end when the command starts.")
+        bool, typer.Option("--until-end", "-e", help="Stop at the offsets that are the end when the command starts.")
     ] = False,
     template: Template = "%v\\n",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    null_text: Annotated[str, typer.Option("--null-marker", "-Z", help="How --format shows null.")] = "null",
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as one line of JSON.")] = False,
+    null_text: Annotated[str, typer.Option("--null-marker", "-Z", help="The text for null in --format.")] = "null",
     isolation: IsolationLevel = None,
     value_format: ReadValueFormat = Format.TEXT,
     key_format: ReadKeyFormat = Format.TEXT,
@@ -106,12 +108,12 @@ def consume(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Print a topic's records as they come, until Ctrl-C, --count or --until-end."""
+    """Print the records of a topic as they arrive, until Ctrl-C, --count or --until-end."""
     from rookery.cli.lines import compile_format, render_json
     from rookery.cli.positions import parse_start
 
     if group is not None and partitions:
-        raise typer.BadParameter("the group chooses the partitions: leave out --partition or --group")
+        raise typer.BadParameter("the group assigns the partitions: remove --partition or --group")
     try:
         position = parse_start(start)
         render = render_json if as_json else compile_format(unescape(template), null_text.encode())
@@ -134,7 +136,7 @@ def consume(
     try:
         with_consumer(config, work)
     except KeyboardInterrupt:
-        # The usual way to end a command that has no end of its own.
+        # Ctrl-C is the usual end of a command that otherwise never ends.
         if count is not None or until_end:
             raise
 
@@ -142,7 +144,7 @@ def consume(
 def _decoding(
     render: "Callable[[Record], bytes]", registry: str, key: Format, value: Format
 ) -> "Callable[[Record], bytes]":
-    """Decode records before they are rendered."""
+    """Return a renderer that decodes records first."""
     from rookery.cli.registry_access import connect_registry
     from rookery.cli.value_formats import record_decoder
 
@@ -174,7 +176,7 @@ class _Reader:
         self._consumer.assign(chosen)
         await self._seek(chosen, start)
         if start is END and not until_end:
-            note(f"waiting for new records in {self._topic}; Ctrl-C stops, --from beginning reads what is there")
+            note(f"waiting for new records in {self._topic}; Ctrl-C stops, --from beginning reads the existing ones")
         while not await self._is_done(ends):
             await self._print_next(ends)
 
@@ -186,14 +188,14 @@ class _Reader:
         ends = await self._consumer.end_offsets(partitions) if until_end else None
         consumer, seek = self._consumer, self._seek
 
-        class Beginner(RebalanceListener):
-            """Where the group committed nothing, it begins at --from."""
+        class SeekToStart(RebalanceListener):
+            """Seeks to --from on partitions for which the group has committed no offset."""
 
             async def on_partitions_assigned(self, partitions: "Collection[TopicPartition]") -> None:
                 committed = await consumer.committed(partitions)
                 await seek([tp for tp in partitions if tp not in committed], start)
 
-        consumer.subscribe([self._topic], Beginner())
+        consumer.subscribe([self._topic], SeekToStart())
         note(f"reading {self._topic} as a member of group {group_id}; Ctrl-C stops")
         while not await self._is_done(ends):
             await self._print_next(ends)
@@ -206,7 +208,7 @@ class _Reader:
         present = [partition.index for partition in await self._consumer.partitions_for(self._topic)]
         missing = [index for index in wanted if index not in present]
         if missing:
-            message = f"topic {self._topic} has {len(present)} partitions, there is no {missing[0]}"
+            message = f"topic {self._topic} has {len(present)} partitions, and no partition {missing[0]}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return [TopicPartition(self._topic, index) for index in sorted(set(wanted)) or present]
 
@@ -232,7 +234,7 @@ class _Reader:
                 consumer.seek(tp, start)
 
     async def _is_done(self, ends: "Mapping[TopicPartition, Offset] | None") -> bool:
-        """A member of a group that has no partitions yet is not at their end."""
+        """Return whether to stop. A group member that has no partitions yet is not at their end."""
         if self._count == self._count_max:
             return True
         assigned = self._consumer.assignment()
@@ -241,9 +243,9 @@ class _Reader:
         return all([await self._consumer.position(tp) >= ends.get(tp, 0) for tp in assigned])
 
     async def _print_next(self, ends: "Mapping[TopicPartition, Offset] | None") -> None:
-        """Print what comes, but not what lies behind the end: that goes back, and is not committed."""
-        room = None if self._count_max is None else self._count_max - self._count
-        records = await self._consumer.poll(_POLL_S, max_records=room)
+        """Print the next records; seek back to the end offset if there are records after it, lest they be committed."""
+        remaining = None if self._count_max is None else self._count_max - self._count
+        records = await self._consumer.poll(_POLL_S, max_records=remaining)
         printed: list[Record] = records
         if ends is not None:
             printed = []

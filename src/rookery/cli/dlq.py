@@ -18,10 +18,10 @@ from rookery.cli.options import (
 if TYPE_CHECKING:
     from rookery.dead_letters.letters import Selection
 
-app = App(help="Look at dead letters, and send them again.")
+app = App(help="List and show dead letters, and send them again.")
 
 _SHOWN = 20
-# As in `dead_letters.plan`, which is loaded when a command runs.
+# The default of `dead_letters.plan`, which is imported only when a command runs.
 _MAX_ATTEMPTS = 3
 
 Topic = Annotated[
@@ -33,28 +33,29 @@ OriginTopics = Annotated[
     typer.Option(
         "--origin",
         metavar="TOPIC",
-        help="Only what came from this topic. Repeatable.",
+        help="Only dead letters from this topic. Repeatable.",
         autocompletion=completion.topics,
     ),
 ]
 ErrorClasses = Annotated[
     list[str] | None,
-    typer.Option("--error", metavar="CLASS", help="Only this error, with or without its package. Repeatable."),
+    typer.Option("--error", metavar="CLASS", help="Only this error class, with or without its package. Repeatable."),
 ]
 Stages = Annotated[
-    list[str] | None, typer.Option("--stage", metavar="STAGE", help="Only what failed in this step. Repeatable.")
+    list[str] | None,
+    typer.Option("--stage", metavar="STAGE", help="Only records that failed in this stage. Repeatable."),
 ]
 Pipelines = Annotated[
-    list[str] | None, typer.Option("--pipeline", metavar="NAME", help="Only of this pipeline. Repeatable.")
+    list[str] | None, typer.Option("--pipeline", metavar="NAME", help="Only dead letters of this pipeline. Repeatable.")
 ]
 Offsets = Annotated[
     list[str] | None,
     typer.Option("--offset", metavar="P:N[-M]", help="Only these offsets of the dead-letter topic. Repeatable."),
 ]
 Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Only what failed at this ISO 8601 time, or MS, or later.")
+    str | None, typer.Option("--since", metavar="TIME", help="Only failures from this time on: ISO 8601, or MS.")
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only what failed before.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only failures before this time.")]
 
 
 @app.command("list", epilog="Example: rookery dlq list")
@@ -62,14 +63,14 @@ def list_(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]...", help="All topics that end in .dlq if none is named.", autocompletion=completion.topics
+            metavar="[TOPIC]...", help="Without a name, all topics that end in .dlq.", autocompletion=completion.topics
         ),
     ] = None,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """List dead-letter topics: how many records failed, how many wait to be sent again, when, and why."""
+    """List dead-letter topics with their counts, the newest failure and the error classes."""
     from rookery.cli.dlq_runs import DeadLetterRun
     from rookery.cli.dlq_tables import print_summaries
 
@@ -98,15 +99,15 @@ def show(
             "-r",
             envvar="ROOKERY_SCHEMA_REGISTRY",
             metavar="URL[,...]",
-            help="Decode keys and values by the schemas of this registry.",
+            help="Decode keys and values with the schemas of this registry.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = _SHOWN,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all headers.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show this many, the newest.")] = _SHOWN,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each as one line of JSON, with all headers.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show dead letters: where they came from, what failed, and what is in them."""
+    """Show dead letters with their origins, errors, keys and values."""
     from rookery.cli.dlq_runs import DeadLetterRun
     from rookery.cli.dlq_tables import print_letters
     from rookery.cli.dlq_values import RegistryValues
@@ -135,16 +136,19 @@ def redrive(
         typer.Option(
             "--to",
             metavar="TOPIC",
-            help="Send all to this topic; else where each came from.",
+            help="Send all to this topic instead of the topic each came from.",
             autocompletion=completion.topics,
         ),
     ] = None,
     max_attempts: Annotated[
-        int, typer.Option("--max-attempts", min=1, help="Leave out what was tried so often already.")
+        int, typer.Option("--max-attempts", min=1, help="Skip records that have failed this many times.")
     ] = _MAX_ATTEMPTS,
     now: Annotated[
         bool,
-        typer.Option("--now", help="Send with the current time; else what is older than its topic keeps stays."),
+        typer.Option(
+            "--now",
+            help="Send with the current time; without it, records older than the topic's retention are skipped.",
+        ),
     ] = False,
     origins: OriginTopics = None,
     errors: ErrorClasses = None,
@@ -153,15 +157,15 @@ def redrive(
     offsets: Offsets = None,
     since: Since = None,
     until: Until = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent without sending it.")] = False,
     yes: Yes = False,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Send dead letters again, each once. Asks first. What was sent is remembered: a second run sends the rest.
+    """Send dead letters again, each once. Asks first. A second run sends only those that were not sent yet.
 
-    Exits with 1 if something had to be left out: it names no topic, or one that does not exist or does not keep it.
+    Exits with 1 if a record had to be skipped: it names no topic, or its topic does not exist or would delete it.
     """
     from rookery.cli.dlq_runs import DeadLetterRun
     from rookery.cli.dlq_tables import print_report
@@ -170,7 +174,7 @@ def redrive(
     from rookery.dead_letters.plan import RedriveRequest
 
     if to == topic:
-        raise typer.BadParameter("this is the dead-letter topic itself", param_hint="--to")
+        raise typer.BadParameter("the target must not be the dead-letter topic itself", param_hint="--to")
     selection = _selection(origins, errors, stages, pipelines, offsets, since, until)
     request = RedriveRequest(topic, selection, to, max_attempts, now)
     run = DeadLetterRun(bootstrap_server, timeout_s)

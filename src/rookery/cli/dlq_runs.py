@@ -1,4 +1,4 @@
-"""Carries out `rookery dlq`: connects, reads or sends, and shows how far it is."""
+"""The work of `rookery dlq`: connects, reads or sends dead letters, and shows the progress."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,8 +16,8 @@ from rookery.dead_letters.redrive import Redrive, Report, redrive_config
 
 Result = TypeVar("Result")
 
-# More are looked at before the oldest of them are let go.
-_KEPT_FACTOR = 2
+# The oldest letters are dropped when there are this many times as many as wanted.
+_BUFFER_FACTOR = 2
 
 
 class _Session(NamedTuple):
@@ -26,7 +26,7 @@ class _Session(NamedTuple):
 
 
 class DeadLetterRun:
-    """What the command's options say of the cluster, and the work on it."""
+    """The operations of `rookery dlq` on one cluster."""
 
     def __init__(self, bootstrap_server: str, timeout_s: float) -> None:
         self._bootstrap_server = bootstrap_server
@@ -41,7 +41,7 @@ class DeadLetterRun:
         return _run(work())
 
     def find(self, topic: TopicName, selection: Selection, *, count: int) -> list[DeadLetter]:
-        """The newest of those that are wanted."""
+        """Return the newest `count` dead letters that match the selection."""
 
         async def work() -> list[DeadLetter]:
             async with self._connected() as session:
@@ -73,11 +73,11 @@ class DeadLetterRun:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[_Session]:
-        """The administrator connects first, and says if nobody is there."""
-        place = (self._bootstrap_server, self._timeout_s)
+        """Connect the clients. The Admin connects first: it fails immediately if no broker can be reached."""
+        address = (self._bootstrap_server, self._timeout_s)
         async with (
-            Admin(admin_config(*place)) as admin,
-            Consumer[bytes, bytes]({**consumer_config(*place), **READER_CONFIG}) as consumer,
+            Admin(admin_config(*address)) as admin,
+            Consumer[bytes, bytes]({**consumer_config(*address), **READER_CONFIG}) as consumer,
         ):
             yield _Session(admin, consumer)
 
@@ -104,17 +104,17 @@ async def _find(session: _Session, topic: TopicName, selection: Selection, count
     def add(letter: DeadLetter) -> None:
         if selection.matches(letter):
             found.append(letter)
-            if len(found) > _KEPT_FACTOR * count:
+            if len(found) > _BUFFER_FACTOR * count:
                 found[:] = newest(found, count)
 
     await _each_letter(session, topic, add)
     return newest(found, count)
 
 
-async def _each_letter(session: _Session, topic: TopicName, look: Callable[[DeadLetter], None]) -> None:
+async def _each_letter(session: _Session, topic: TopicName, visit: Callable[[DeadLetter], None]) -> None:
     span = await measure(session.consumer, topic)
     with counted(f"reading {topic}", span.size) as advance:
         async for letters in read_letters(session.consumer, span):
             for letter in letters:
-                look(letter)
+                visit(letter)
             advance(len(letters))

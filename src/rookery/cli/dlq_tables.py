@@ -1,4 +1,4 @@
-"""What `rookery dlq` prints: topics of dead letters, the letters themselves, and what became of a redrive."""
+"""The output of `rookery dlq`: topics of dead letters, the letters, and the report of a redrive."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def print_summaries(summaries: Mapping[str, Summary], *, as_json: bool) -> None:
     ]
     print_table(["TOPIC", "FAILED", "WAITING", "LETTERS", "NEWEST", "ERRORS"], rows)
     if not rows:
-        note("no topic ends in .dlq; name the topics if yours have other names")
+        note("no topic ends in .dlq; give the names of your topics if they are different")
 
 
 def _summary_as_json(topic: str, summary: Summary) -> dict[str, Any]:
@@ -65,16 +65,16 @@ def print_letters(letters: Iterable[DeadLetter], *, values: RegistryValues | Non
 
 def _letter_row(letter: DeadLetter, values: RegistryValues | None) -> tuple[Cell, ...]:
     record, failure = letter.record, letter.failure
-    place = f"{record.partition}:{record.offset}"
+    position = f"{record.partition}:{record.offset}"
     content = tuple(
         preview(data) if text is None else _cut(text)
         for data, text in zip((record.key, record.value), _decoded(letter, values), strict=True)
     )
     if failure is None:
-        return (place, _time(record.timestamp_ms), None, None, None, None, None, *content)
+        return (position, _time(record.timestamp_ms), None, None, None, None, None, *content)
     error = f"{short_class(failure.error_class) or _UNNAMED}: {_cut(failure.message)}"
     return (
-        place,
+        position,
         _time(record.timestamp_ms),
         None if letter.origin is None else f"{letter.origin.topic}-{letter.origin.partition}:{letter.origin.offset}",
         failure.stage or None,
@@ -86,7 +86,7 @@ def _letter_row(letter: DeadLetter, values: RegistryValues | None) -> tuple[Cell
 
 
 def _decoded(letter: DeadLetter, values: RegistryValues | None) -> tuple[str | None, str | None]:
-    """Key and value, as far as the registry can tell."""
+    """Return key and value as JSON; None for each that the registry's schemas cannot decode."""
     record = letter.record
     if values is None:
         return None, None
@@ -118,7 +118,7 @@ def _letter_as_json(letter: DeadLetter, values: RegistryValues | None) -> dict[s
 
 
 def preview(data: bytes | None) -> str | None:
-    """The beginning of a key or value: text if it is text, else its bytes, and its schema's number if it has one."""
+    """Return the beginning of a key or value, as text or as hexadecimal bytes, with its schema id if it has one."""
     if data is None:
         return None
     schema_id = schema_id_of(data)
@@ -136,7 +136,7 @@ def _hexadecimal(data: bytes) -> str:
 
 
 def _cut(text: str) -> str:
-    """On one line, and not too long; what moves a terminal's cursor does not."""
+    """Shorten a text to one line, and replace characters that could control a terminal."""
     line = "".join(character if character.isprintable() else " " for character in text[: _PREVIEW_LENGTH + 1])
     return line if len(line) <= _PREVIEW_LENGTH else line[: _PREVIEW_LENGTH - 1] + "…"
 
@@ -147,7 +147,7 @@ def _time(timestamp_ms: TimestampMs | None) -> str | None:
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError):
-        # Producers may say what they like.
+        # A producer may set any number as timestamp.
         return str(timestamp_ms)
 
 
@@ -163,4 +163,4 @@ def print_report(report: Report, *, executed: bool, as_json: bool) -> None:
     rows += [(Styled("left out", "dim"), count, str(skip)) for skip, count in sorted(report.skipped.items())]
     print_table(["", "RECORDS", ""], rows)
     if not executed and report.sent:
-        note("nothing was sent yet; leave out --dry-run to do it")
+        note("nothing was sent: remove --dry-run to send")

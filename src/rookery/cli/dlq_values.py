@@ -1,13 +1,13 @@
-"""Keys and values of dead letters as people read them: decoded by the registry's schemas, where that can be done.
+"""Decodes keys and values of dead letters with the registry's schemas.
 
-Dead letters are often those that cannot be decoded, so nothing here fails: what cannot be read is shown as bytes.
+Many dead letters are records that cannot be decoded: nothing here fails, and undecodable bytes are shown as they are.
 """
 
 import json
 
 from rookery.cli.output import note
 
-# A value in the registry's format: a zero, and the number of its schema in four bytes.
+# The prefix of a value in the registry's wire format: a zero byte, and the schema id in four bytes.
 FRAME_SIZE = 5
 
 
@@ -16,7 +16,7 @@ def schema_id_of(data: bytes) -> int | None:
 
 
 class RegistryValues:
-    """Decodes by the schemas of a registry; the origin's topic is what the bytes were written for."""
+    """Decodes values with the schemas of a registry, by the topic that they were written to."""
 
     def __init__(self, url: str) -> None:
         from rookery.serdes.client import RegistryClient

@@ -1,8 +1,8 @@
 """Reads a broker's files for `rookery log dump`: each becomes a stream of items, plain dictionaries.
 
-The first key of an item, `kind`, says what it is. What fails its checks becomes an item with a `problem`, and reading
-goes on where that makes sense: a dump is asked for when something is wrong. Files are opened for reading only, and a
-segment is read batch by batch, whatever its size.
+The first key of an item, `kind`, says what it is. Data that fails a check becomes an item with a `problem`, and reading
+continues where possible, since dumps are made when something is wrong. Files are opened for reading only, and a
+segment is read batch by batch, so that its size does not matter.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,17 +61,17 @@ _TEXT_FILES = (
 
 
 def files_in(path: Path) -> list[Path]:
-    """The path itself, or the files of a directory that we can read, in the order of their names."""
+    """Return the path itself, or the files of a directory that have a reader, sorted by name."""
     if not path.is_dir():
         return [path]
     return sorted(child for child in path.iterdir() if child.is_file() and _reader(child) is not None)
 
 
 def dump_file(path: Path, *, with_records: bool) -> Iterator[Item]:
-    """The file's items. Raises CorruptionError if it is of no kind that we know."""
+    """Yield the items of a file. Raises CorruptionError if the file is of an unknown kind."""
     reader = _reader(path)
     if reader is None:
-        raise CorruptionError(f"{path} is not a file of a log directory that can be shown")
+        raise CorruptionError(f"{path} is not a known kind of file of a log directory")
     try:
         yield from reader(path, with_records)
     except CorruptionError as error:
@@ -101,7 +101,7 @@ def _batches(path: Path, with_records: bool) -> Iterator[Item]:
         while position < size_bytes:
             batch = _read_batch(file, size_bytes - position)
             if batch is None:
-                problem = f"{size_bytes - position} bytes from position {position} are no whole batch"
+                problem = f"{size_bytes - position} bytes from position {position} on are not a whole batch"
                 yield {"kind": "damage", "position": position, "problem": problem}
                 return
             yield from _batch_items(batch, position, with_records=with_records)
@@ -109,7 +109,7 @@ def _batches(path: Path, with_records: bool) -> Iterator[Item]:
 
 
 def _read_batch(file: BinaryIO, remaining_bytes: int) -> bytes | None:
-    """The next batch, or None if what follows cannot be one."""
+    """Return the next batch; None if the next bytes cannot be one."""
     start = file.read(LENGTH_PREFIX_SIZE)
     if len(start) < LENGTH_PREFIX_SIZE:
         return None
@@ -124,7 +124,7 @@ def _batch_items(batch: bytes, position: int, *, with_records: bool) -> Iterator
     item = _batch_item(header, position)
     item["crc_valid"] = compute_crc(batch) == header.crc
     if header.magic != MAGIC_V2:
-        item["problem"] = f"message format v{header.magic}, only v2 can be read"
+        item["problem"] = f"message format v{header.magic}; only v2 can be read"
     elif not item["crc_valid"]:
         item["problem"] = "the checksum does not match"
     yield item
@@ -200,7 +200,7 @@ def _aborted_index(path: Path, _: bool) -> Iterator[Item]:
 
 
 def _without_preallocation(data: bytes, entry_size: int) -> bytes:
-    """Apache Kafka keeps an active segment's index at its full size, zeros behind the entries."""
+    """Drop the zeros at the end: Apache Kafka preallocates the index of the active segment at its full size."""
     used_bytes = len(data.rstrip(b"\0"))
     return data[: -(-used_bytes // entry_size) * entry_size]
 

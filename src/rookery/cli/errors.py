@@ -1,6 +1,7 @@
-"""What a failed command says and how it exits: one place for all commands.
+"""Turns failures of commands into one sentence and an exit code, for all commands.
 
-0 done, 1 the operation failed (one sentence on standard error), 2 wrong usage or configuration, 130 interrupted.
+Exit codes: 0 success, 1 the operation failed (one sentence on standard error), 2 wrong usage or configuration, 130
+interrupted.
 """
 
 import os
@@ -17,10 +18,10 @@ INTERRUPTED = 130
 
 _SENTENCES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic exists already",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic already exists",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic's name is not valid",
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
-    ErrorCode.REQUEST_TIMED_OUT: "the broker did not answer in time",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker did not respond in time",
     ErrorCode.MESSAGE_TOO_LARGE: "the record is larger than the topic's max.message.bytes",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.NON_EMPTY_GROUP: "the group has active members; stop them first",
@@ -28,20 +29,20 @@ _SENTENCES = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
-    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is no regular expression that the broker understands",
-    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction is being ended and that takes longer",
-    ErrorCode.INVALID_PRODUCER_EPOCH: "the partition knows a newer epoch of this producer",
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "the partition knows a newer epoch of the coordinator",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is not a regular expression that the broker supports",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction is still being ended; try again",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the partition has seen a newer epoch of this producer",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "the partition has seen a newer epoch of the coordinator",
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker's disk failed",
 }
 
 
 class CommandError(RookeryError):
-    """A command cannot do what it was asked to; the text is the sentence to print."""
+    """A command failed; the message is the sentence to print."""
 
 
 def needs_extra(extra: str, missing: ImportError) -> CommandError:
-    """A command works with libraries that not everybody installs."""
+    """Return the error for a missing library of an optional extra."""
     return CommandError(f"the module {missing.name} is missing: {install_hint(extra)}")
 
 
@@ -59,7 +60,7 @@ def extra_required(extra: str) -> Iterator[None]:
 
 @contextmanager
 def failures_explained() -> Iterator[None]:
-    """Every command runs inside: its failures become a sentence and an exit code."""
+    """Turn failures of the body, a command, into a sentence and an exit code."""
     try:
         yield
     except ConfigError as error:
@@ -80,18 +81,21 @@ def _fail(sentence: str, exit_code: int = FAILED) -> None:
 
 
 def explain(error: ApiError) -> str:
-    """A sentence for people, with the code's name for those who search for it."""
+    """Return a sentence for the user, with the name of the error code to search for."""
     if error.code == ErrorCode.NETWORK_EXCEPTION and error.message:
         return f"{error.message}; is the broker running, and is --bootstrap-server right?"
-    # The client's own errors say themselves what is wrong: a record may be too large for other limits, too.
-    says_it_all = type(error) is not ApiError and error.message
-    sentence = None if says_it_all else _SENTENCES.get(error.code)
+    # Errors of the client have their own message: a record may also be too large for a limit of the client.
+    is_self_explanatory = type(error) is not ApiError and error.message
+    sentence = None if is_self_explanatory else _SENTENCES.get(error.code)
     parts = [part for part in ((error.message or "").removesuffix("."), sentence) if part]
     text = "; ".join([": ".join(parts), *getattr(error, "__notes__", ())])
     return f"{text} ({error.code.name})" if parts else error.code.name
 
 
 def _leave_broken_pipe() -> None:
-    """The reader of our output has seen enough (`| head`): that is no failure, but nothing more may be written."""
+    """Exit with 0: the reader of the output has closed the pipe (`| head`), which is no failure.
+
+    Standard output becomes /dev/null, since the flush at exit would fail otherwise.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(0)

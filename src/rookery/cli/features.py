@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from rookery.base.codes import UpgradeType
 
-app = App(help="Describe, raise and lower the levels of the cluster's features.")
+app = App(help="Describe, upgrade and downgrade the levels of the cluster's features.")
 
 Levels = Annotated[list[str], typer.Argument(metavar="FEATURE=LEVEL...", help="Features and their new levels.")]
-ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Only check whether it would work.")]
+ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check the change without making it.")]
 
 
 @app.command("describe", epilog="Example: rookery features describe --json")
@@ -26,7 +26,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the level of each feature, and the levels that the broker supports. Level 0 is a feature switched off."""
+    """Show the level of each feature and the levels that the broker supports. Level 0 means switched off."""
     from rookery.cli.output import print_json, print_table
 
     found = with_admin(bootstrap_server, timeout_s, lambda admin: admin.describe_features())
@@ -49,7 +49,7 @@ def upgrade(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Raise features to higher levels: all that are named, or none."""
+    """Raise features to higher levels. Either all named features change, or none."""
     from rookery.base.codes import UpgradeType
 
     wanted = _parse(levels)
@@ -64,19 +64,19 @@ def upgrade(
 )
 def downgrade(
     levels: Levels,
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Even if metadata gets lost. Asks first.")] = False,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Downgrade even if metadata is lost. Asks first.")] = False,
     validate_only: ValidateOnly = False,
     yes: Yes = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Lower features to older levels: all that are named, or none. Level 0 switches a feature off."""
+    """Lower features to older levels. Either all named features change, or none. Level 0 switches one off."""
     from rookery.base.codes import UpgradeType
     from rookery.cli.output import confirm
 
     wanted = _parse(levels)
     if unsafe and not validate_only:
-        confirm(f"Downgrade {', '.join(levels)}, even if metadata gets lost?", yes=yes)
+        confirm(f"Downgrade {', '.join(levels)}, even if metadata is lost?", yes=yes)
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
     _update(wanted, kind, bootstrap_server, timeout_s, validate_only=validate_only)
     _report(wanted, "would downgrade" if validate_only else "downgraded")
@@ -86,9 +86,9 @@ def _parse(levels: list[str]) -> dict[str, int]:
     pairs = parse_pairs(levels, "FEATURE=LEVEL")
     for name, level in pairs.items():
         if not (level.isascii() and level.isdigit()):
-            raise typer.BadParameter(f"'{level}' is no level of {name}", param_hint="FEATURE=LEVEL")
+            raise typer.BadParameter(f"the level of {name} must be a number, not '{level}'", param_hint="FEATURE=LEVEL")
     if len(pairs) < len(levels):
-        raise typer.BadParameter("a feature has one level", param_hint="FEATURE=LEVEL")
+        raise typer.BadParameter("a feature is named twice", param_hint="FEATURE=LEVEL")
     return {name: int(level) for name, level in pairs.items()}
 
 

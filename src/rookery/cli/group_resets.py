@@ -1,4 +1,4 @@
-"""Carries out `rookery groups reset-offsets`: asks the cluster for the facts, plans, commits."""
+"""The work of `rookery groups reset-offsets`: looks up offsets, plans the changes, commits them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -32,7 +32,7 @@ class ResetRun:
         offsets = {change.partition: OffsetAndMetadata(change.new) for change in changes}
         for tp, code in (await self._admin.commit_offsets(self._group_id, offsets)).items():
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
-                # What the coordinator answers to an outsider's commit while the group has members.
+                # The coordinator's reply to a commit from outside the group while the group has members.
                 await self._require_no_members()
             if code != ErrorCode.NONE:
                 raise ApiError(code, f"group {self._group_id}, partition {tp}")
@@ -45,7 +45,7 @@ class ResetRun:
         if group.check().members:
             count = f"{len(group.members)} active member{'s' if len(group.members) > 1 else ''}"
             raise CommandError(
-                f"group {self._group_id} has {count} ({group.state}); a reset needs a group that has none"
+                f"group {self._group_id} has {count} ({group.state}): stop them before resetting its offsets"
             )
 
     async def _partition_counts(self, topics: Iterable[TopicName]) -> dict[TopicName, int]:

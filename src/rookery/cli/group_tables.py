@@ -1,12 +1,11 @@
-"""What `rookery groups` prints: groups, members, offsets and lag, as tables and as JSON."""
+"""The output of `rookery groups`: groups, members, offsets and lag, as tables and as JSON."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
 
-from rookery.cli.output import Cell, Styled, note, print_json, print_table
-from rookery.cli.partitions import indexes_by_topic, indexes_text
+from rookery.cli.output import Cell, Styled, indexes_by_topic, indexes_text, note, print_json, print_table
 from rookery.cli.resets import Change
 from rookery.client.admin import Admin, GroupDescription, GroupMember, PartitionLag
 
@@ -19,7 +18,7 @@ def state_cell(state: str) -> Cell:
 
 
 async def describe_groups(admin: Admin, names: Sequence[str]) -> list[dict[str, Any]]:
-    """As JSON; all groups of consumers if none is named."""
+    """Return groups as JSON values; all consumer groups if none is named."""
     wanted = names or [group.group_id for group in await admin.list_groups(types=("classic", "consumer"))]
     return [await _describe(admin, group.check()) for group in await admin.describe_groups(wanted)]
 
@@ -70,7 +69,7 @@ def _lag_as_json(lag: PartitionLag, owner: GroupMember | None) -> dict[str, Any]
 
 
 def print_group(group: dict[str, Any], *, members: bool, offsets: bool) -> None:
-    """A title, then the views that were asked for."""
+    """Print a title line and the requested tables."""
     count = len(group["members"])
     size = f"{count} member{'' if count == 1 else 's'}"
     kind = [group["type"], group["state"], size, f"coordinator {group['coordinator']}"]
@@ -133,7 +132,7 @@ def print_changes(group_id: str, changes: Sequence[Change], *, executed: bool, a
         return
     print_table(["TOPIC", "PARTITION", "OLD", "NEW", "CHANGE"], [_change_row(change) for change in changes])
     if not executed:
-        note("nothing was changed yet; add --execute to do it")
+        note("nothing was changed: add --execute to reset the offsets")
 
 
 def _change_row(change: Change) -> tuple[Cell, ...]:

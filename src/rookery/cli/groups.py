@@ -30,7 +30,7 @@ Topics = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:P,P...]",
-        help="All or some partitions of a topic. Repeatable.",
+        help="A topic, or some of its partitions. Repeatable.",
         autocompletion=completion.topics,
     ),
 ]
@@ -49,7 +49,7 @@ def list_(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """List the groups, with their kind and state."""
+    """List the groups with their types and states."""
     from rookery.cli.group_tables import state_cell
     from rookery.cli.output import print_json, print_table
     from rookery.client.admin import GROUP_STATES, GROUP_TYPES
@@ -73,14 +73,14 @@ def describe(
         list[str] | None,
         typer.Argument(metavar="[GROUP]...", help="Groups; all if none is named.", autocompletion=completion.groups),
     ] = None,
-    members: Annotated[bool, typer.Option("--members", help="Show the members and what each reads.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members and their assignments.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show the offsets and the lag of each partition.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show the state only.")] = False,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show state, members, and per partition the committed offset, the end, the lag, and who reads it."""
+    """Show state, members, and for each partition its committed offset, end, lag and member."""
     from rookery.cli.group_tables import describe_groups, print_group
     from rookery.cli.output import print_json
 
@@ -106,16 +106,16 @@ def reset_offsets(
     name: Name,
     topics: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Everything that the group committed an offset for.")
+        bool, typer.Option("--all-topics", help="All partitions for which the group has committed an offset.")
     ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
     to_timestamp: Annotated[
         str | None,
-        typer.Option("--to-timestamp", metavar="TIME", help="To the first record of an ISO 8601 time, or of MS."),
+        typer.Option("--to-timestamp", metavar="TIME", help="To the first record from this time on: ISO 8601, or MS."),
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="By so many records, back if negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records; backward if N is negative.")
     ] = None,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")] = None,
     from_file: Annotated[
@@ -128,12 +128,14 @@ def reset_offsets(
             help="To the offsets in a file: CSV (topic,partition,offset) or JSON.",
         ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else only show what would be done.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Commit the new offsets; without it, only show them.")
+    ] = False,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show where a group would go on reading, and with --execute, make it so. The group must have no members."""
+    """Show the offsets at which a group would continue; commit them with --execute. The group must have no members."""
     from rookery.cli.group_resets import ResetRun
     from rookery.cli.group_tables import print_changes
 
@@ -163,11 +165,11 @@ def reset_offsets(
 def delete(
     names: Names,
     yes: Yes = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A group that does not exist is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore groups that do not exist.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Delete groups that have no members, with their offsets. Asks first."""
+    """Delete groups without members, with their offsets. Asks first."""
     from rookery.base.errors import ErrorCode
     from rookery.cli.output import confirm, report
 
@@ -184,7 +186,7 @@ def delete_offsets(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Forget what a group committed for topics that none of its members subscribes to. Asks first."""
+    """Delete a group's offsets for topics to which no member is subscribed. Asks first."""
     from rookery.cli.errors import CommandError
     from rookery.cli.output import confirm, report
     from rookery.client.admin import Outcome
@@ -215,7 +217,7 @@ def _choices(topics: list[str], *, all_topics: bool, optional: bool) -> "list[To
     if all_topics and topics:
         raise typer.BadParameter("give --topic or --all-topics, not both")
     if not (topics or all_topics or optional):
-        raise typer.BadParameter("which partitions? Give --topic or --all-topics")
+        raise typer.BadParameter("the partitions are missing: give --topic or --all-topics")
     try:
         return [parse_topic(text) for text in topics]
     except ValueError as error:
@@ -232,28 +234,28 @@ def _reset(
     to_offset: int | None,
     from_file: Path | None,
 ) -> "Reset":
-    """The one reset that was asked for."""
+    """Return the one reset that the options request."""
     from rookery.cli.positions import parse_timestamp_ms
     from rookery.cli.resets import ShiftBy, ToEarliest, ToGiven, ToLatest, ToOffset, ToTimestamp, parse_file
 
-    asked: list[Reset] = []
+    requested: list[Reset] = []
     try:
         if to_earliest:
-            asked.append(ToEarliest())
+            requested.append(ToEarliest())
         if to_latest:
-            asked.append(ToLatest())
+            requested.append(ToLatest())
         if to_timestamp is not None:
-            asked.append(ToTimestamp(parse_timestamp_ms(to_timestamp)))
+            requested.append(ToTimestamp(parse_timestamp_ms(to_timestamp)))
         if shift_by is not None:
-            asked.append(ShiftBy(shift_by))
+            requested.append(ShiftBy(shift_by))
         if to_offset is not None:
-            asked.append(ToOffset(to_offset))
+            requested.append(ToOffset(to_offset))
         if from_file is not None:
-            asked.append(ToGiven(parse_file(from_file.read_text(encoding="utf-8"), group_id)))
+            requested.append(ToGiven(parse_file(from_file.read_text(encoding="utf-8"), group_id)))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    if len(asked) != 1:
+    if len(requested) != 1:
         raise typer.BadParameter(
             "give exactly one of --to-earliest, --to-latest, --to-timestamp, --shift-by, --to-offset, --from-file"
         )
-    return asked[0]
+    return requested[0]

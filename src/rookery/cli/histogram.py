@@ -1,11 +1,11 @@
-"""Durations counted in buckets whose widths grow with them: percentiles within 2.5 %, at a fixed cost each. Pure."""
+"""Counts durations in buckets of growing width: percentiles within 2.5 %, at a fixed cost per duration. Pure."""
 
 import math
 from collections.abc import Iterator
 
 from rookery.base.values import value_class
 
-# Neighbouring buckets differ by this factor, so that a bucket's middle is within 2.5 % of what is in it.
+# Neighbouring buckets differ by this factor, so that the middle of a bucket is within 2.5 % of its durations.
 _GROWTH = 1.05
 _LOG_GROWTH = math.log(_GROWTH)
 _SMALLEST_MS = 0.001
@@ -14,7 +14,7 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 @value_class
 class Bar:
-    """One line of the drawn histogram: from 1, 2, 5, 10, 20, ... milliseconds to the next."""
+    """One line of the drawn histogram: from 1, 2, 5, 10, 20, ... milliseconds to the next of these."""
 
     from_ms: float
     to_ms: float
@@ -40,7 +40,7 @@ class Histogram:
         return self._sum_ms / self.count if self.count else 0.0
 
     def percentile_ms(self, percent: float) -> float:
-        """About the duration that so many percent do not exceed; 0 without values."""
+        """Return approximately the duration that `percent` of all durations do not exceed; 0 without durations."""
         wanted = math.ceil(self.count * percent / 100)
         seen = 0
         for bucket in sorted(self._buckets):
@@ -50,12 +50,12 @@ class Histogram:
         return 0.0
 
     def summary(self) -> dict[str, float]:
-        """Mean, percentiles and maximum, by the names that `--json` shows."""
+        """Return mean, percentiles and maximum, by their names in `--json`."""
         percentiles = {f"p{percent:g}": self.percentile_ms(percent) for percent in PERCENTILES}
         return {"mean": self.mean_ms, **percentiles, "max": self.max_ms}
 
     def bars(self) -> list[Bar]:
-        """From the shortest to the longest duration, without gaps."""
+        """Return the bars from the shortest to the longest duration, without gaps."""
         if not self._buckets:
             return []
         edges = list(_edges(_GROWTH ** min(self._buckets), _GROWTH ** (max(self._buckets) + 1)))
@@ -67,7 +67,7 @@ class Histogram:
 
 
 def _edges(lowest: float, highest: float) -> Iterator[float]:
-    """1, 2, 5, 10, ... from at most `lowest` until beyond `highest`."""
+    """Yield the numbers 1, 2, 5, 10, ... from at most `lowest` until beyond `highest`."""
     power = math.floor(math.log10(lowest))
     steps = [step * 10.0**exponent for exponent in range(power, power + 30) for step in (1, 2, 5)]
     start = max(index for index, step in enumerate(steps) if step <= lowest * 1.0000001)

@@ -1,6 +1,6 @@
-"""How a line of text becomes a record, and a record text: the formats of `produce` and `consume`.
+"""Parses lines of text into records and renders records as text: the formats of `produce` and `consume`.
 
-Pure; bytes in, bytes out, because keys and values need not be UTF-8.
+Pure. Works on bytes, because keys and values need not be UTF-8.
 """
 
 import json
@@ -16,18 +16,18 @@ Record: TypeAlias = ConsumerRecord[bytes, bytes]
 
 DEFAULT_NULL_TEXT = b"null"
 
-# A field, or text up to the next one; a percent sign at the very end is a field without a name.
+# A field, or the text up to the next field; a percent sign at the very end is a field without a name.
 _FORMAT_PART = re.compile(r"%.?|[^%]+", re.DOTALL)
 
 
 class Decoded(NamedTuple):
-    """A key or value that a schema of a registry decoded, in JSON's types; a record has it in the place of bytes."""
+    """A key or value that was decoded with a schema, in JSON's types; it replaces the bytes in a record."""
 
     value: Any
 
 
 class LineError(ValueError):
-    """A line does not have the parts that the format asks for."""
+    """A line does not have the parts that the format requires."""
 
 
 class ParsedLine(NamedTuple):
@@ -37,7 +37,7 @@ class ParsedLine(NamedTuple):
 
 
 class LineFormat(NamedTuple):
-    """`[headers SEPARATOR] [key SEPARATOR] value`: each part is there if its separator is given.
+    """`[headers SEPARATOR] [key SEPARATOR] value`: a part is present if its separator is given.
 
     Headers are written `name=value,name=value`. A key, value or header value that equals the null marker is null.
     """
@@ -64,7 +64,7 @@ class LineFormat(NamedTuple):
         for pair in text.split(b","):
             name, equals, value = pair.partition(b"=")
             if not equals or not name:
-                raise LineError(f"the header '{_readable(pair)}' is not name=value")
+                raise LineError(f"the header '{_readable(pair)}' must have the form name=value")
             pairs.append((name.decode("utf-8", "surrogateescape"), self._or_null(value)))
         return tuple(pairs)
 
@@ -84,8 +84,9 @@ def _readable(data: bytes) -> str:
 
 
 def compile_format(template: str, null_text: bytes = DEFAULT_NULL_TEXT) -> Callable[[Record], bytes]:
-    """A function that renders records: %k key, %v value, %t topic, %p partition, %o offset, %T timestamp in ms,
-    %h headers as name=value,..., %% a percent sign. Raises ValueError for any other."""
+    """Return a function that renders records: %k key, %v value, %t topic, %p partition, %o offset, %T timestamp in ms,
+    %h headers as name=value,..., %% a percent sign. Raises ValueError for any other field.
+    """
     parts = [_compile_part(part, null_text) for part in _FORMAT_PART.findall(template)]
     return lambda record: b"".join(part(record) for part in parts)
 
@@ -93,7 +94,7 @@ def compile_format(template: str, null_text: bytes = DEFAULT_NULL_TEXT) -> Calla
 def _compile_part(part: str, null_text: bytes) -> Callable[[Record], bytes]:
     if part[0] == "%" and part != "%%":
         if part[1:] not in _FIELDS:
-            raise ValueError(f"'{part}' is none of {', '.join('%' + name for name in _FIELDS)}, %%")
+            raise ValueError(f"'{part}' is not a field: use {', '.join('%' + name for name in _FIELDS)} or %%")
         return _field(part[1:], null_text)
     data = b"%" if part == "%%" else part.encode()
     return lambda record: data
@@ -136,7 +137,7 @@ _FIELDS: dict[str, Callable[[Record, bytes], bytes | None]] = {
 
 
 def render_json(record: Record) -> bytes:
-    """One line of JSON. What is not UTF-8 appears as `<name>_base64` instead of `<name>`, what was decoded as JSON."""
+    """Return one line of JSON. Bytes that are not UTF-8 appear as `<name>_base64` instead of `<name>`."""
     value: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""`rookery log`: look into a broker's files, and repair them."""
+"""`rookery log`: show and repair the files of a broker."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,12 +7,12 @@ import typer
 
 from rookery.cli.app import App
 
-app = App(help="Look into a broker's files, and repair them.")
+app = App(help="Show and repair the files of a broker.")
 
 
 @app.callback()
 def log() -> None:
-    """Look into a broker's files, also while it runs, and repair them while it does not."""
+    """Show the files of a broker, which may be running, and repair those of a stopped one."""
 
 
 @app.command(
@@ -23,10 +23,10 @@ def dump(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", exists=True, help="Files, or partition directories.")
     ],
-    with_records: Annotated[bool, typer.Option("--records", "-r", help="Open the batches and show records.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    with_records: Annotated[bool, typer.Option("--records", "-r", help="Also show the records of each batch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each item as one line of JSON.")] = False,
 ) -> None:
-    """Show segments, indexes, aborted transactions, producer snapshots and checkpoints, and check their checksums.
+    """Show segments, indexes, aborted transactions, producer snapshots and checkpoints, and verify checksums.
 
     Exits with 1 if anything is damaged.
     """
@@ -46,9 +46,9 @@ def dump(
             else:
                 typer.secho(f"  {_line(item)}", fg="red" if "problem" in item else None)
     if not files:
-        raise CommandError(f"there is nothing to show in {', '.join(map(str, paths))}")
+        raise CommandError(f"no files to show in {', '.join(map(str, paths))}")
     if problems:
-        raise CommandError(f"damage was found: {problems} of the items above")
+        raise CommandError(f"{problems} of the items above are damaged")
 
 
 @app.command(
@@ -63,15 +63,17 @@ def repair(
         typer.Argument(metavar="DATA_DIR...", exists=True, file_okay=False, help="All log directories of a broker."),
     ],
     partitions: Annotated[
-        list[str] | None, typer.Option("--partition", "-p", help="Only this one, as in orders-0; may be repeated.")
+        list[str] | None, typer.Option("--partition", "-p", help="Only this partition, such as orders-0. Repeatable.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else only show what would be done.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Repair; without it, only show what would be done.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Read all logs of a stopped broker, and show what is damaged, what can be saved and what would be lost.
+    """Check all logs of a stopped broker, and show the damage, how it can be repaired, and what would be lost.
 
-    With --execute, do it. Every file that is changed is kept in a directory next to the logs. Exits with 1 if there is
-    damage and it was not repaired.
+    With --execute, repair them. A copy of every changed file is kept in a directory next to the logs. Exits with 1 if
+    there is damage that was not repaired.
     """
     from rookery.cli.repair import repair_logs
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rookery.cli import completion
-from rookery.cli.command_config import brokers_of_file
+from rookery.cli.command_config import bootstrap_server_of_file
 from rookery.cli.platform import BROKER, REGISTRY
 
 BootstrapServer = Annotated[
@@ -15,8 +15,8 @@ BootstrapServer = Annotated[
         "-b",
         envvar="ROOKERY_BOOTSTRAP_SERVER",
         metavar="HOST:PORT[,...]",
-        help="Brokers to ask first.",
-        callback=brokers_of_file,
+        help="The brokers to connect to first.",
+        callback=bootstrap_server_of_file,
     ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = BROKER
@@ -29,24 +29,24 @@ Registry = Annotated[
         "-r",
         envvar="ROOKERY_SCHEMA_REGISTRY",
         metavar="URL[,...]",
-        help="The registry, with user and password where it asks for them: http://user:password@host:8081",
+        help="The schema registry, with user and password if it requires them: http://user:password@host:8081",
     ),
 ]
 
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Give up on the cluster after this time.")
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for the cluster.")
 ]
 DEFAULT_TIMEOUT_S = 30.0
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 ClientSettings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A setting of the client, by Kafka's name. Repeatable.",
+        help="A client setting, by its Kafka name. Repeatable.",
         autocompletion=completion.client_settings,
     ),
 ]

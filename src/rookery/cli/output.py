@@ -1,16 +1,18 @@
-"""How commands print: tables for people, plain aligned columns for pipes, JSON for programs.
+"""Prints tables in terminals, plain aligned columns into pipes, and JSON.
 
-Data goes to standard output, everything else (questions, progress, notes) to standard error.
+Data goes to standard output; questions, progress and notes go to standard error.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
 from rookery.cli.errors import FAILED, CommandError, explain
 from rookery.cli.suggestions import suggestion
 
@@ -39,7 +41,7 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str | None = None) -> None:
-    """Columns that hold only numbers, where they hold something, are aligned to the right."""
+    """Print a table. A column whose non-empty cells are all numbers is aligned to the right."""
     numeric = [_is_numeric([row[index] for row in rows]) for index in range(len(columns))]
     if sys.stdout.isatty():
         _print_rich(columns, rows, numeric=numeric, title=title)
@@ -48,23 +50,26 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title
 
 
 def note(text: str) -> None:
-    """A word to the person at the terminal; scripts do not see it."""
+    """Print a text to standard error if it is a terminal; scripts do not see it."""
     if sys.stderr.isatty():
         typer.echo(text, err=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone. Without a terminal to ask, `--yes` is required."""
+    """Ask before an operation that cannot be undone; raise CommandError if the user declines.
+
+    Without a terminal, `yes` is required.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(f"{question} Nobody is here to answer: add --yes to do it.")
+        raise CommandError(f"{question} There is no terminal to ask: add --yes to confirm.")
     if not typer.confirm(question, err=True):
         raise CommandError("nothing was done")
 
 
 def report(outcomes: "Iterable[Outcome]", done: str, *, tolerated: ErrorCode | None) -> None:
-    """One line for each of several things; the command fails if one of them did."""
+    """Print one line per outcome; exit with 1 if one failed with an error other than `tolerated`."""
     failed = False
     for outcome in outcomes:
         if outcome.error == ErrorCode.NONE:
@@ -76,6 +81,16 @@ def report(outcomes: "Iterable[Outcome]", done: str, *, tolerated: ErrorCode | N
             typer.echo(f"error: {outcome.name}: {'; '.join(filter(None, (reason, hint)))}", err=True)
     if failed:
         raise typer.Exit(FAILED)
+
+
+def indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Group partition indexes by topic, for JSON. `partitions` must be sorted."""
+    return {topic: [tp.partition for tp in group] for topic, group in groupby(partitions, key=lambda tp: tp.topic)}
+
+
+def indexes_text(indexes: Mapping[str, Sequence[int]]) -> str:
+    """Return partitions by topic as text for a table: `orders:0,1 payments:4`."""
+    return " ".join(f"{topic}:{','.join(map(str, of_topic))}" for topic, of_topic in indexes.items()) or "-"
 
 
 def _is_numeric(column: Sequence[Cell]) -> bool:

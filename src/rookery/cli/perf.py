@@ -1,4 +1,4 @@
-"""`rookery perf`: how fast records go in and out, as this machine and this cluster do it now."""
+"""`rookery perf`: measure how fast the client produces to and consumes from a cluster."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,12 +19,12 @@ from rookery.cli.options import (
 if TYPE_CHECKING:
     from rookery.cli.perf_loads import Measured
 
-app = App(help="Measure producing and consuming.")
+app = App(help="Measure the throughput and latency of producing and consuming.")
 
 _BAR_WIDTH = 40
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Columns = Annotated[bool, typer.Option("--columns", help="Use the column API: whole batches as Arrow.")]
+Columns = Annotated[bool, typer.Option("--columns", help="Use the column API: whole batches as Arrow columns.")]
 
 
 @app.command(
@@ -34,14 +34,16 @@ Columns = Annotated[bool, typer.Option("--columns", help="Use the column API: wh
 )
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
-    records: Annotated[int, typer.Option("--records", "-n", min=1, help="How many to send.")] = 1_000_000,
-    size: Annotated[int, typer.Option("--size", "-s", min=1, metavar="BYTES", help="Of each value.")] = 100,
+    records: Annotated[int, typer.Option("--records", "-n", min=1, help="The number of records to send.")] = 1_000_000,
+    size: Annotated[int, typer.Option("--size", "-s", min=1, metavar="BYTES", help="The size of each value.")] = 100,
     payload_file: Annotated[
         Path | None,
-        typer.Option("--payload-file", exists=True, dir_okay=False, help="Send its lines, in turn, instead."),
+        typer.Option(
+            "--payload-file", exists=True, dir_okay=False, help="Send the lines of this file in turn instead."
+        ),
     ] = None,
     rate: Annotated[
-        int | None, typer.Option("--rate", "-r", min=1, help="Records per second; as fast as possible without it.")
+        int | None, typer.Option("--rate", "-r", min=1, help="Records per second. Default: as fast as possible.")
     ] = None,
     columns: Columns = False,
     settings: ClientSettings = None,
@@ -49,11 +51,11 @@ def produce(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Send records and measure how many a second, and how long each takes to be acknowledged."""
+    """Send records and measure the throughput and the time until each is acknowledged."""
     from rookery.cli.perf_loads import produce_columns, produce_records, values_of
 
     if columns and rate is not None:
-        raise typer.BadParameter("columns are sent as fast as possible", param_hint="--rate")
+        raise typer.BadParameter("cannot be combined with --columns", param_hint="--rate")
     config = producer_config(bootstrap_server, timeout_s, settings)
     values = values_of(size, payload_file)
     if columns:
@@ -71,7 +73,8 @@ def produce(
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
     records: Annotated[
-        int | None, typer.Option("--records", "-n", min=1, help="Stop after so many; else at the end of the topic.")
+        int | None,
+        typer.Option("--records", "-n", min=1, help="Stop after this many; without it, at the end of the topic."),
     ] = None,
     columns: Columns = False,
     settings: ClientSettings = None,
@@ -79,7 +82,7 @@ def consume(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Read a topic from its beginning and measure how many records a second, and how long each poll takes."""
+    """Read a topic from its beginning and measure the throughput and the duration of polls."""
     from rookery.cli.perf_loads import consume_topic
 
     if columns:
@@ -89,11 +92,11 @@ def consume(
 
 
 def _compile_columns() -> None:
-    """Compile before the clock runs: it takes seconds, once on a machine."""
+    """Compile the code for columns before the measurement: it takes seconds, once per machine."""
     from rookery.cli.progress import working
     from rookery.client import arrow
 
-    with working("compiling the code for columns (once on a machine)"):
+    with working("compiling the code for columns (once per machine)"):
         arrow.load()
 
 

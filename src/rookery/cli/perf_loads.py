@@ -1,4 +1,4 @@
-"""What `rookery perf` measures: the client at work, with progress on the way."""
+"""The loads of `rookery perf`: they run the client, measure it, and show the progress."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _VALUES = 1000
 _SEED = 7
-# Timing every record would be a part of what is measured.
+# Timing every record would change the measurement.
 _SAMPLED_EVERY = 16
 _PACED_EVERY = 10
 _CHUNK = 10_000
@@ -63,7 +63,7 @@ class Measured:
 
 
 def values_of(size_bytes: int, payload_file: Path | None) -> list[bytes]:
-    """The values to send, over and over: a file's lines, or text that compresses as events do."""
+    """Return the values to send in turn: the lines of a file, or text that compresses like typical events."""
     if payload_file is not None:
         lines = payload_file.read_bytes().splitlines()
         if not lines:
@@ -79,12 +79,12 @@ def produce_records(config: Config, topic: str, values: Sequence[bytes], records
     async def work(producer: "Producer[bytes, bytes]") -> Measured:
         await producer.partitions_for(topic)
         with Progress("producing", total_bytes=None) as progress:
-            return await _Sending(producer, topic, progress).run(values, records, rate)
+            return await _RecordSender(producer, topic, progress).run(values, records, rate)
 
     return with_producer(config, work)
 
 
-class _Sending:
+class _RecordSender:
     def __init__(self, producer: "Producer[bytes, bytes]", topic: str, progress: Progress) -> None:
         self._producer = producer
         self._topic = topic
@@ -112,7 +112,7 @@ class _Sending:
         return measured
 
     def _check(self) -> None:
-        """A failure that was not sampled is counted by the producer."""
+        """Raise the failure of a sampled record, or an error for failures that only the producer counted."""
         if self._failure is not None:
             raise self._failure
         failed = sum(
@@ -143,7 +143,7 @@ def produce_columns(config: Config, topic: str, values: Sequence[bytes], records
     async def work(producer: "Producer[bytes, bytes]") -> Measured:
         measured, now_s = Measured(), asyncio.get_running_loop().time
         await producer.partitions_for(topic)
-        # The libraries, and on a new machine the compiler, are not what is measured.
+        # Load the libraries (and on a new machine, compile) before the measurement.
         await (await producer.send_arrow(batch.slice(0, 0), topic))
         with Progress("producing", total_bytes=None) as progress:
             started_s = now_s()
@@ -177,17 +177,17 @@ def consume_topic(config: Config, topic: str, records: int | None, *, columns: b
 
     async def work(consumer: "Consumer[bytes, bytes]") -> Measured:
         if columns:
-            # The libraries, and on a new machine the compiler, are not what is measured.
+            # Load the libraries (and on a new machine, compile) before the measurement.
             await consumer.read_arrow(topic, end=BEGINNING)
-        reading = _Reading(consumer, records, poll_records_max=int(str(merged["max.poll.records"])), columns=columns)
+        reader = _TopicReader(consumer, records, poll_records_max=int(str(merged["max.poll.records"])), columns=columns)
         with Progress("consuming", total_bytes=None) as progress:
-            return await reading.run(topic, progress)
+            return await reader.run(topic, progress)
 
     return with_consumer(merged, work)
 
 
-class _Reading:
-    """Until the wanted number, or everywhere the end: there may be fewer records than offsets."""
+class _TopicReader:
+    """Reads until the wanted number of records, or until the end offsets; there may be fewer records than offsets."""
 
     def __init__(
         self, consumer: "Consumer[bytes, bytes]", records: int | None, *, poll_records_max: int, columns: bool
@@ -209,7 +209,7 @@ class _Reading:
             count, size_bytes = await self._poll()
             ended_s = now_s()
             if count:
-                # What is behind the last record, markers or nothing, is waited for and not measured.
+                # After the last record, polls may return only markers or nothing: these are not measured.
                 measured.durations.add((ended_s - polled_s) * 1000)
                 measured.elapsed_s = ended_s - started_s
                 measured.records += count
@@ -220,12 +220,12 @@ class _Reading:
         return measured
 
     async def _poll(self) -> tuple[int, int]:
-        """How many records came, and how many bytes of keys and values."""
-        room = None if self._wanted is None else self._wanted - self._measured.records
+        """Poll once; return the number of records and the size of their keys and values."""
+        remaining = None if self._wanted is None else self._wanted - self._measured.records
         if self._columns:
-            batch = (await self._consumer.poll_arrow(_POLL_S)).slice(0, room)
+            batch = (await self._consumer.poll_arrow(_POLL_S)).slice(0, remaining)
             return batch.num_rows, _binary_size(batch.column("key")) + _binary_size(batch.column("value"))
-        count_max = None if room is None else min(room, self._poll_records_max)
+        count_max = None if remaining is None else min(remaining, self._poll_records_max)
         found = await self._consumer.poll(_POLL_S, max_records=count_max)
         return len(found), sum(len(record.key or b"") + len(record.value or b"") for record in found)
 

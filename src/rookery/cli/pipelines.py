@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from rookery.pipelines.application import RunOptions
     from rookery.pipelines.states import StateDirectory
 
-app = App(help="Data pipelines on Spark: topics, files and databases, by a small file.")
+app = App(help="Check, run and watch data pipelines on Spark, described by a YAML file.")
 
 PipelineFile = Annotated[
     Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The pipeline's YAML file.")
 ]
 Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Spark's master: local[*], local[2], spark://host:7077 ...")
+    str, typer.Option("--master", metavar="URL", help="The Spark master: local[*], local[2], spark://host:7077, ...")
 ]
 SparkSettings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="spark.KEY=VALUE", help="A setting of Spark. Repeatable.")
+    list[str] | None, typer.Option("--set", metavar="spark.KEY=VALUE", help="A Spark setting. Repeatable.")
 ]
 DEFAULT_MASTER = "local[*]"
 
 
 class Template(StrEnum):
-    """Starters that `init` writes."""
+    """The templates of `init`."""
 
     stream = "stream"
     etl = "etl"
@@ -42,16 +42,16 @@ class Template(StrEnum):
 )
 @extra_required("spark")
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name; the file is NAME.yaml.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name. The file is NAME.yaml.")],
     template: Annotated[
         Template,
         typer.Option("--template", "-t", help="stream: windows; etl: clean, then load; elt: load raw, then SQL."),
     ] = Template.stream,
     directory: Annotated[
-        Path, typer.Option("--directory", "-d", metavar="DIR", file_okay=False, help="Where to write it.")
+        Path, typer.Option("--directory", "-d", metavar="DIR", file_okay=False, help="The directory of the file.")
     ] = Path(),
 ) -> None:
-    """Write a pipeline to start from, with comments. It runs as it is against `rookery up`."""
+    """Write a commented pipeline to start from. It runs unchanged with `rookery up`."""
     from rookery.cli.pipeline_commands import write_template
 
     write_template(name, template.value, directory)
@@ -66,13 +66,13 @@ def init(
 def validate(
     file: PipelineFile,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Only what the file itself shows: without Spark and the platform.")
+        bool, typer.Option("--offline", help="Check the file alone, without Spark and the platform.")
     ] = False,
     as_json: Json = False,
     master: Master = DEFAULT_MASTER,
     settings: SparkSettings = None,
 ) -> None:
-    """Check a pipeline before it runs: keys, topics, columns, schemas, output modes. Tells all problems, with lines."""
+    """Check a pipeline's keys, topics, columns, schemas and output modes. Prints all problems with their lines."""
     from rookery.cli.pipeline_commands import print_validation
 
     print_validation(file, _options(master, settings), offline=offline, as_json=as_json)
@@ -91,16 +91,23 @@ def run(
     settings: SparkSettings = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option("--metrics-port", min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics; 0: any port."),
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Serve Prometheus metrics on this port; 0: any free port.",
+        ),
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve them on.")
+        str, typer.Option("--metrics-host", metavar="HOST", help="The address on which metrics are served.")
     ] = "127.0.0.1",
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Process what is there now, then end, whatever the file's trigger.")
+        bool,
+        typer.Option("--available-now", help="Process the available records, then end, whatever trigger the file has."),
     ] = False,
 ) -> None:
-    """Run a pipeline. A terminal shows its progress; Ctrl-C or SIGTERM ends it after the batches that run, or 120 s."""
+    """Run a pipeline and show its progress. Ctrl-C or SIGTERM stops it after the running batches, or 120 s."""
     from dataclasses import replace
 
     from rookery.cli.output import note
@@ -117,7 +124,7 @@ def run(
 @app.command("list")
 @extra_required("spark")
 def list_(as_json: Json = False) -> None:
-    """List the pipelines that run on this machine."""
+    """List the pipelines that are running on this machine."""
     from rookery.cli.pipeline_commands import print_list
 
     print_list(_states(), as_json=as_json)
@@ -128,7 +135,7 @@ def list_(as_json: Json = False) -> None:
 def status(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")], as_json: Json = False
 ) -> None:
-    """Show a running pipeline's flows: rows, batches, lag, dead letters."""
+    """Show the flows of a running pipeline: rows, batches, lag, dead letters."""
     from rookery.cli.pipeline_commands import print_status
 
     print_status(_states(), name, as_json=as_json)
@@ -139,10 +146,10 @@ def status(
 def stop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")],
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for its end.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait until it has stopped.")
     ] = 150.0,
 ) -> None:
-    """End a running pipeline after the batches that run, or after 120 s, and wait until it has ended."""
+    """Stop a running pipeline after its running batches, or 120 s, and wait until it has stopped."""
     from rookery.cli.pipeline_commands import stop_pipeline
 
     stop_pipeline(_states(), name, timeout_s=timeout_s)

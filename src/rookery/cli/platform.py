@@ -1,4 +1,4 @@
-"""What `rookery up` does, without the library that the other commands are described with (see `cli.broker`)."""
+"""The work of `rookery up`; does not import typer, for the reason given in `cli.broker`."""
 
 import sys
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class UpOptions(NamedTuple):
 
 
 def plain_up_options(arguments: Sequence[str]) -> UpOptions | None:
-    """The options if each is a full name with a value; None leaves them to `up`."""
+    """Parse the options if each is a full name with a value; None means that typer must parse them."""
     given = plain_values(arguments, ("--data-dir", "--listen", "--registry", "--set"))
     if given is None or any(Path(path).is_file() for path in given["--data-dir"]):
         return None
@@ -48,7 +48,7 @@ def _announce(address: str, options: UpOptions) -> None:
     registry_option = "" if options.registry == REGISTRY else f" -r {options.registry}"
     width = max(len(address), len(options.registry))
     sys.stdout.write(
-        f"""Rookery is up. Ctrl-C stops it; its data is in {options.data_dir}.
+        f"""Rookery is running. Ctrl-C stops it; its data is in {options.data_dir}.
 
   broker            {address:{width}}  bootstrap.servers of any Kafka client
   schema registry   {options.registry:{width}}  schema.registry.url of Confluent's serializers and ours

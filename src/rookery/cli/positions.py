@@ -1,4 +1,4 @@
-"""Where `consume --from` starts, as people write it. Pure."""
+"""Parses the positions and times of options such as `consume --from`. Pure."""
 
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
@@ -8,7 +8,7 @@ from rookery.client.consume.records import BEGINNING, END, Position, Timestamp
 
 
 class Tail(NamedTuple):
-    """The last records of each partition."""
+    """The position before the last `records` records of each partition."""
 
     records: int
 
@@ -17,8 +17,11 @@ Start: TypeAlias = Position | Tail
 
 
 def parse_start(text: str) -> Start:
-    """`beginning`, `end`, `offset:N` or `N`, `-N` for the last N, `timestamp:T` or T, where T is ISO 8601 or, after
-    `timestamp:`, milliseconds since 1970. Raises ValueError with a sentence."""
+    """Parse a position. Raises ValueError with a sentence.
+
+    A position is `beginning`, `end`, `offset:N` or `N`, `-N` for the last N records, `timestamp:T` or T, where T is
+    ISO 8601 or, after `timestamp:`, milliseconds since 1970.
+    """
     word = text.strip()
     if word in ("beginning", "earliest"):
         return BEGINNING
@@ -35,14 +38,14 @@ def parse_start(text: str) -> Start:
 
 
 def parse_timestamp_ms(text: str) -> TimestampMs:
-    """An ISO 8601 time, local unless it has a zone, or milliseconds since 1970. Raises ValueError with a sentence."""
+    """Parse an ISO 8601 time, local unless it has a zone, or milliseconds since 1970. Raises ValueError."""
     word = text.strip()
     if _is_number(word):
         return int(word)
     try:
         return _moment_ms(word)
     except ValueError:
-        raise ValueError(f"'{text}' is neither an ISO 8601 time nor milliseconds since 1970") from None
+        raise ValueError(f"'{text}' must be an ISO 8601 time or milliseconds since 1970") from None
 
 
 def _split_kind(word: str) -> tuple[str | None, str]:
@@ -58,7 +61,7 @@ def _is_number(text: str) -> bool:
 
 def _number(text: str) -> int:
     if not _is_number(text):
-        raise ValueError(f"'{text}' is no offset")
+        raise ValueError(f"'{text}' must be an offset, a number")
     return int(text)
 
 
@@ -67,10 +70,10 @@ def _timestamp_ms(text: str) -> TimestampMs:
         return _moment_ms(text)
     except ValueError:
         raise ValueError(
-            f"'{text}' is none of: beginning, end, an offset, -N for the last N, an ISO 8601 time, timestamp:MS"
+            f"'{text}' must be beginning, end, an offset, -N for the last N, an ISO 8601 time, or timestamp:MS"
         ) from None
 
 
 def _moment_ms(text: str) -> TimestampMs:
-    """A time without a zone is the local one."""
+    """Parse an ISO 8601 time; a time without a zone is local."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)

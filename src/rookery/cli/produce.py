@@ -1,4 +1,4 @@
-"""`rookery produce`: lines of text become records."""
+"""`rookery produce`: write lines of text as records."""
 
 import io
 import sys
@@ -56,7 +56,7 @@ _CHUNK_SIZE_BYTES = 256 * 1024
 
 
 class ByteSource(Protocol):
-    """Where lines are read from: a read returns what is there, and nothing at the end."""
+    """A source of lines: a read returns the available bytes, and empty bytes at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -77,33 +77,39 @@ class AcksChoice(StrEnum):
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)]
 InputFile = Annotated[
-    Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this instead of stdin.")
+    Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this file instead of stdin.")
 ]
 KeySeparator = Annotated[
-    str | None, typer.Option("--key-separator", "-K", help="What ends the key in a line; \\t is a tab.")
+    str | None, typer.Option("--key-separator", "-K", help="The text between key and value; \\t is a tab.")
 ]
-Key = Annotated[str | None, typer.Option("--key", "-k", help="One key for all records.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")]
 HeaderTexts = Annotated[
-    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record. Repeatable.")
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record. Repeatable.")
 ]
 HeadersSeparator = Annotated[
     str | None,
-    typer.Option("--headers-separator", help="What ends the headers (name=value,...) at the start of a line."),
+    typer.Option("--headers-separator", help="The text after the headers (name=value,...) at the start of a line."),
 ]
 Partition = Annotated[
-    int | None, typer.Option("--partition", "-p", min=0, help="Write to this one; else the key's hash decides.")
+    int | None,
+    typer.Option("--partition", "-p", min=0, help="Write to this partition instead of the one of the key's hash."),
 ]
 CompressionType = Annotated[Compression | None, typer.Option("--compression", "-z", show_default=Compression.NONE)]
 AcksOption = Annotated[
     AcksChoice | None,
-    typer.Option("--acks", "-a", help="Who must have it before it counts.", show_default=AcksChoice.ALL),
+    typer.Option(
+        "--acks",
+        "-a",
+        help="The replicas that must store a record before it is acknowledged.",
+        show_default=AcksChoice.ALL,
+    ),
 ]
 NullMarker = Annotated[
-    str | None, typer.Option("--null-marker", "-Z", help="A key or value of this text is null (a tombstone).")
+    str | None, typer.Option("--null-marker", "-Z", help="A key or value that equals this text is null (a tombstone).")
 ]
 TransactionalId = Annotated[
     str | None,
-    typer.Option("--transactional-id", metavar="ID", help="Write everything in one transaction: all or nothing."),
+    typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction."),
 ]
 
 
@@ -129,7 +135,7 @@ def produce(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Write each line of stdin or a file as a record."""
+    """Write each line of stdin or of a file as a record."""
     from rookery.cli.lines import LineFormat
 
     value_side, key_side = Side(value_format, value_schema, value_message), Side(key_format, key_schema)
@@ -162,7 +168,7 @@ class _Encoders(NamedTuple):
 
 
 def _encoders(registry: str, topic: str, key: Side, value: Side) -> "_Encoders":
-    """Return how keys and values are encoded; the registry is asked before the first line is read."""
+    """Return the encoders of keys and values. Asks the registry, if it is needed, before the first line is read."""
     if not (key.uses_registry or value.uses_registry):
         return _Encoders(_unchanged, _unchanged)
     from rookery.cli.registry_access import connect_registry
@@ -189,7 +195,9 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _source(file: Path | None) -> AbstractContextManager[ByteSource]:
-    """Unbuffered: a read returns what is there, and the reading thread holds no lock when the process ends."""
+    """Open the input unbuffered: a read returns the available bytes, and the reading thread holds no lock when the
+    process exits.
+    """
     if file is not None:
         return file.open("rb", buffering=0)
     try:
@@ -206,7 +214,7 @@ def _progress(file: Path | None) -> "Progress":
 
 
 class _Writer:
-    """Sends lines, counts what was acknowledged, and stops at the first failure."""
+    """Sends lines, counts acknowledged records, and stops at the first failure."""
 
     def __init__(
         self,
@@ -230,7 +238,7 @@ class _Writer:
     async def write_all(
         self, source: ByteSource, line_format: "LineFormat", progress: "Progress", *, rest: str
     ) -> None:
-        """`rest` says what became of the lines before a wrong one."""
+        """Write all lines. `rest` ends the error message for an invalid line: it says what happened to those before."""
         from rookery.cli.errors import CommandError
         from rookery.cli.lines import LineError
 
@@ -270,10 +278,10 @@ class _Writer:
 
 
 async def read_lines(source: ByteSource) -> "AsyncIterator[list[bytes]]":
-    """Lines without their ends, as they arrive.
+    """Yield lines without their line ends, as they arrive.
 
-    A thread does the blocking reads and waits until its lines are taken. It is a daemon: one that hangs in a read of
-    a terminal must not keep the process from ending.
+    A thread does the blocking reads and waits until its lines are taken. It is a daemon thread: while it blocks in a
+    read of a terminal, it must not keep the process from exiting.
     """
     import asyncio
     import threading
@@ -286,7 +294,7 @@ async def read_lines(source: ByteSource) -> "AsyncIterator[list[bytes]]":
         asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
 
     def read() -> None:
-        # A closed loop, a cancelled put or a closed source (ValueError) means that nobody wants the rest.
+        # A closed loop, a cancelled put or a closed source (ValueError) means that the command has ended.
         with suppress(RuntimeError, CancelledError, ValueError):
             try:
                 for lines in split_lines(source):
@@ -303,7 +311,7 @@ async def read_lines(source: ByteSource) -> "AsyncIterator[list[bytes]]":
 
 
 def split_lines(source: ByteSource) -> "Iterator[list[bytes]]":
-    """The lines that each read completes; line ends are LF or CR LF."""
+    """Yield the lines that each read completes; line ends are LF or CR LF."""
     rest = b""
     while chunk := source.read(_CHUNK_SIZE_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")

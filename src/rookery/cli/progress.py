@@ -1,4 +1,4 @@
-"""Progress on standard error, for whoever watches; silent where standard error is no terminal."""
+"""Shows progress on standard error if it is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -43,13 +43,13 @@ class Progress:
             self._bar.update(self._task, advance=size_bytes, records=f"{self._records:,}")
 
     def finish(self, sentence: str) -> None:
-        """The last word."""
+        """Print a last sentence."""
         note(sentence)
 
 
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar over `total` things; what it gives is called with how many more are done."""
+    """Show a progress bar over `total` items; yield a function to call with the number of further items done."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return
@@ -65,7 +65,7 @@ def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show that something of unknown length goes on."""
+    """Show a spinner during work of unknown duration."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""`rookery registry`: run a schema registry beside brokers that run already."""
+"""`rookery registry`: run a schema registry for a cluster that is already running."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,13 +17,13 @@ def registry(
             "-b",
             envvar="ROOKERY_BOOTSTRAP_SERVER",
             metavar="HOST:PORT[,...]",
-            help="The brokers that keep the schemas.",
+            help="The brokers that store the schemas.",
             show_default=DEFAULT_BOOTSTRAP_SERVER,
         ),
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option("--listen", metavar="URL", help="Where to listen.", show_default=DEFAULT_REGISTRY),
+        typer.Option("--listen", metavar="URL", help="The address to listen on.", show_default=DEFAULT_REGISTRY),
     ] = None,
     config: Annotated[
         Path | None,
@@ -33,10 +33,10 @@ def registry(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over the file. Repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting; overrides the file. Repeatable."),
     ] = None,
 ) -> None:
-    """Run a schema registry. Prints 'ready on URL' when it serves; SIGTERM or Ctrl-C stops it cleanly.
+    """Run a schema registry. Prints 'ready on URL' when it is ready; SIGTERM or Ctrl-C stops it cleanly.
 
     The settings are Confluent's: rookery registry -b localhost:9092 --set schema.compatibility.level=FULL
     """

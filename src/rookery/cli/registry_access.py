@@ -1,4 +1,4 @@
-"""How commands reach a schema registry, and read the schemas that they bring."""
+"""Connects commands to a schema registry, and reads schema files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +36,8 @@ def read_schema(file: Path, schema_type: str | None, references: "Sequence[str] 
     chosen = next((known for known in SCHEMA_TYPES if known == named), None)
     if chosen is None:
         raise typer.BadParameter(
-            f"tell what '{schema_type or file}' is: {', '.join(SCHEMA_TYPES)}", param_hint="--type"
+            f"the type of '{schema_type or file}' is unknown: give one of {', '.join(SCHEMA_TYPES)}",
+            param_hint="--type",
         )
     try:
         text = typer.get_text_stream("stdin").read() if file == _STANDARD_INPUT else file.read_text(encoding="utf-8")
@@ -51,5 +52,5 @@ def _reference(text: str) -> "Reference":
     name, equals, where = text.partition("=")
     subject, colon, version = where.rpartition(":")
     if not (name and equals and subject and colon and version.isdecimal()):
-        raise typer.BadParameter(f"'{text}' is not NAME=SUBJECT:VERSION", param_hint="--reference")
+        raise typer.BadParameter(f"'{text}' must have the form NAME=SUBJECT:VERSION", param_hint="--reference")
     return Reference(name, subject, int(version))

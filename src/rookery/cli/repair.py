@@ -13,11 +13,11 @@ from rookery.cli.output import print_json_line
 from rookery.node.repair import Repair, parse_partition, plan_repair
 
 _REMEDIES = {
-    "mend": "the changed byte is put right, nothing is lost",
-    "remove": "the bad bytes are taken out",
-    "fill": "empty records take the place of the lost ones",
-    "accept": "nothing can be done, the loss is accepted",
-    "restart": "the next start cuts it: it was never synced",
+    "mend": "the changed byte is corrected, nothing is lost",
+    "remove": "the bad bytes are removed",
+    "fill": "empty records replace the lost ones",
+    "accept": "this cannot be repaired, the loss is accepted",
+    "restart": "the next start truncates it: it was never synced",
 }
 
 
@@ -32,7 +32,7 @@ def repair_logs(directories: Sequence[Path], partitions: Sequence[str], *, execu
     finally:
         repair.close()
     if repair.is_needed and not execute:
-        raise CommandError("damage was found; nothing was changed yet: add --execute to repair it")
+        raise CommandError("damage was found, nothing was changed: add --execute to repair it")
 
 
 def _to_json(repair: Repair, copies: Sequence[Path], *, executed: bool) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def _show(repair: Repair, copies: Sequence[Path], *, executed: bool) -> None:
                 last = problem.end_offset - 1
                 typer.secho(f"    lost: offsets {problem.offset} to {last}, at most {problem.lost_offsets}", fg="red")
     for topic in repair.unknown_topics:
-        typer.secho(f"topic {topic}: its records are there, but the metadata log does not know it", fg="red")
+        typer.secho(f"topic {topic}: its records exist, but the metadata log does not have the topic", fg="red")
     for path in copies:
-        typer.echo(f"the files as they were are in {path}")
+        typer.echo(f"the original files are in {path}")
     if not repair.is_needed:
         typer.echo("no damage was found")
     elif executed:

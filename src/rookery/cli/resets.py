@@ -1,7 +1,6 @@
-"""What `rookery groups reset-offsets` is asked to do, as people write it, and the offsets that follow. Pure.
+"""Parses the options of `rookery groups reset-offsets` and computes the new offsets. Pure.
 
-Whatever is asked for, the new offset is one that exists: below the log's start it becomes the start, beyond its end
-the end.
+The new offset is always within the log: an offset before the log's start becomes the start, one after its end the end.
 """
 
 import csv
@@ -14,7 +13,7 @@ from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName, T
 
 
 class TopicChoice(NamedTuple):
-    """A topic, with all its partitions or with some."""
+    """A topic, with some of its partitions; an empty tuple means all."""
 
     topic: TopicName
     partitions: tuple[PartitionIndex, ...]
@@ -41,7 +40,7 @@ class ShiftBy(NamedTuple):
 
 
 class ToGiven(NamedTuple):
-    """Out of a file."""
+    """Offsets from a file."""
 
     offsets: Mapping[TopicPartition, Offset]
 
@@ -50,7 +49,7 @@ Reset = ToEarliest | ToLatest | ToTimestamp | ToOffset | ShiftBy | ToGiven
 
 
 class PartitionFacts(NamedTuple):
-    """`at_timestamp` is None unless a time was asked for, or where no record is so late."""
+    """The offsets of a partition. `at_timestamp` is None if no time was requested, or no record is that late."""
 
     committed: Offset | None
     earliest: Offset
@@ -65,20 +64,20 @@ class Change(NamedTuple):
 
 
 def parse_topic(text: str) -> TopicChoice:
-    """`topic` or `topic:0,2`. Raises ValueError with a sentence."""
+    """Parse `topic` or `topic:0,2`. Raises ValueError with a sentence."""
     topic, colon, indexes = text.partition(":")
     words = indexes.split(",") if colon else []
     if not topic or not all(word.isascii() and word.isdigit() for word in words):
-        raise ValueError(f"'{text}' is neither TOPIC nor TOPIC:PARTITION,PARTITION")
+        raise ValueError(f"'{text}' must have the form TOPIC or TOPIC:PARTITION,PARTITION")
     return TopicChoice(topic, tuple(sorted({int(word) for word in words})))
 
 
 def parse_file(text: str, group_id: str) -> dict[TopicPartition, Offset]:
-    """Offsets by partition, as JSON or as CSV. Raises ValueError with a sentence.
+    """Parse offsets by partition from JSON or CSV. Raises ValueError with a sentence.
 
     JSON is a list of objects with topic, partition and offset, or what `reset-offsets --json` prints. CSV has the
-    columns topic, partition, offset, or group before them as in the files of Kafka's tool; lines of other groups are
-    left out.
+    columns topic, partition, offset, with group before them in the files of Kafka's tool; lines of other groups are
+    skipped.
     """
     if text.lstrip().startswith(("[", "{")):
         return dict(map(_read_item, _read_items(text)))
@@ -102,17 +101,17 @@ def _read_row(row: list[str], number: int) -> tuple[TopicPartition, Offset]:
             raise ValueError
         return TopicPartition(topic, int(partition)), int(offset)
     except ValueError:
-        raise ValueError(f"line {number} is not topic,partition,offset") from None
+        raise ValueError(f"line {number} must have the form topic,partition,offset") from None
 
 
 def _read_items(text: str) -> list[Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the file is no JSON: {error}") from None
+        raise ValueError(f"the file is not valid JSON: {error}") from None
     items = value.get("offsets") if isinstance(value, dict) else value
     if not isinstance(items, list):
-        raise ValueError("the file holds no list of offsets")
+        raise ValueError("the file has no list of offsets")
     return items
 
 
@@ -121,11 +120,11 @@ def _read_item(item: Any) -> tuple[TopicPartition, Offset]:
         offset = item["offset"] if "offset" in item else item["new_offset"]
         return TopicPartition(str(item["topic"]), int(item["partition"])), int(offset)
     except (TypeError, KeyError, ValueError):
-        raise ValueError(f"{json.dumps(item)} has no topic, partition and offset") from None
+        raise ValueError(f"{json.dumps(item)} must have topic, partition and offset") from None
 
 
 def plan(reset: Reset, facts: Mapping[TopicPartition, PartitionFacts]) -> list[Change]:
-    """The new offset of each partition. Raises ValueError with a sentence where there is none to compute."""
+    """Return the new offset of each partition. Raises ValueError with a sentence if one cannot be computed."""
     return [Change(tp, fact.committed, _new_offset(reset, tp, fact)) for tp, fact in sorted(facts.items())]
 
 
@@ -151,11 +150,11 @@ def _new_offset(reset: Reset, tp: TopicPartition, fact: PartitionFacts) -> Offse
 def choose(
     choices: Iterable[TopicChoice], counts: Mapping[TopicName, int], committed: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions to reset: those chosen, or (without a choice) all that the group committed."""
+    """Return the partitions to reset: the chosen ones or, without a choice, all for which the group has offsets."""
     chosen: set[TopicPartition] = set()
     for topic, partitions in choices:
         missing = [index for index in partitions if index >= counts[topic]]
         if missing:
-            raise ValueError(f"topic {topic} has {counts[topic]} partitions, there is no {missing[0]}")
+            raise ValueError(f"topic {topic} has {counts[topic]} partitions, and no partition {missing[0]}")
         chosen.update(TopicPartition(topic, index) for index in partitions or range(counts[topic]))
     return sorted(chosen or committed)

@@ -1,4 +1,4 @@
-"""Schemas for people: laid out over lines, and what changes from one to the next."""
+"""Prints schemas on several lines, and the differences between two of them."""
 
 import re
 import sys
@@ -10,28 +10,28 @@ import typer
 
 from rookery.serdes.entities import RegisteredSchema, Schema
 
-# What Confluent's registry, and ours, says about one difference.
+# The form in which Confluent's registry, and ours, describes one difference.
 _DIFFERENCE = re.compile(
     r"""\{errorType:["'](?P<kind>\w+)["'], description:["'](?P<text>.*?)["'](?:, additionalInfo:.*)?\}$""", re.DOTALL
 )
-# The rest repeats the old schema and the level.
+# Messages that begin with these repeat the old schema and the level.
 _CONTEXT = ("{oldSchema", "{validateFields", "{compatibility")
 _STYLES = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
 
 
 def readable(schema: Schema) -> str:
-    """JSON over several lines; Protobuf has them already."""
+    """Return the schema with JSON indented; Protobuf schemas have several lines already."""
     if schema.schema_type == "PROTOBUF":
         return schema.text.rstrip("\n")
     try:
         return msgspec.json.format(schema.text, indent=2)
     except msgspec.DecodeError:
-        # The registry will say what is wrong with it.
+        # Invalid JSON: the registry reports what is wrong.
         return schema.text
 
 
 def explain_message(message: str) -> str | None:
-    """A registry's message in plain words; None if it is about nothing that the new schema could change."""
+    """Return a registry's message as a sentence; None if it only repeats the old schema or the level."""
     if message.startswith(_CONTEXT):
         return None
     found = _DIFFERENCE.match(message)
@@ -39,7 +39,7 @@ def explain_message(message: str) -> str | None:
 
 
 def print_incompatibilities(old: RegisteredSchema, new: Schema, messages: Iterable[str]) -> None:
-    """To standard error: the reasons, then the lines that differ."""
+    """Print to standard error the reasons, then the lines that differ."""
     typer.secho(f"not compatible with {old.subject}:", err=True, bold=True)
     for message in messages:
         reason = explain_message(message)

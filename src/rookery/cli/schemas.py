@@ -20,23 +20,29 @@ _INCOMPATIBLE = 409
 
 RegistrySet = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the connection: ssl.ca.location=FILE. Repeatable."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="A setting of the connection, such as ssl.ca.location=FILE. Repeatable."
+    ),
 ]
 Subject = Annotated[
     str,
-    typer.Argument(metavar="SUBJECT", help="For values of a topic: TOPIC-value.", autocompletion=completion.subjects),
+    typer.Argument(
+        metavar="SUBJECT",
+        help="The subject; TOPIC-value for the values of a topic.",
+        autocompletion=completion.subjects,
+    ),
 ]
 SchemaFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The schema: .avsc, .json or .proto; - for standard input.")
 ]
 Type = Annotated[
-    str | None, typer.Option("--type", metavar="TYPE", help="AVRO, JSON or PROTOBUF, if the file's name does not tell.")
+    str | None, typer.Option("--type", metavar="TYPE", help="AVRO, JSON or PROTOBUF. Default: by the file's extension.")
 ]
 References = Annotated[
     list[str] | None,
     typer.Option("--reference", metavar="NAME=SUBJECT:VERSION", help="A schema that this one uses. Repeatable."),
 ]
-Normalize = Annotated[bool, typer.Option("--normalize", help="Take spellings that mean the same for the same.")]
+Normalize = Annotated[bool, typer.Option("--normalize", help="Compare schemas in a normal form.")]
 AnyVersion = Annotated[str, typer.Option("--version", metavar="VERSION", help="A number, or latest.")]
 
 
@@ -51,7 +57,7 @@ def register(
     registry: Registry = DEFAULT_REGISTRY,
     settings: RegistrySet = None,
 ) -> None:
-    """Give a subject a new version. The same schema again is no new version."""
+    """Register a schema as a new version of a subject. An identical schema makes no new version."""
     from rookery.cli.errors import CommandError
     from rookery.cli.output import print_json
     from rookery.serdes.errors import RegistryRequestError
@@ -61,7 +67,9 @@ def register(
         try:
             client.register(subject, schema, normalize=normalize)
         except RegistryRequestError as error:
-            if error.code == _INCOMPATIBLE and _refuse(client, subject, schema, None, normalize=normalize):
+            if error.code == _INCOMPATIBLE and _print_if_incompatible(
+                client, subject, schema, None, normalize=normalize
+            ):
                 raise CommandError("the schema was not registered") from None
             raise
         registered = client.look_up(subject, schema, normalize=normalize)
@@ -74,10 +82,15 @@ def register(
 @app.command("list", epilog="Examples:\n\nrookery schemas list --prefix orders\n\nrookery schemas list orders-value")
 def list_(
     subject: Annotated[
-        str | None, typer.Argument(metavar="[SUBJECT]", help="Show its versions.", autocompletion=completion.subjects)
+        str | None,
+        typer.Argument(
+            metavar="[SUBJECT]", help="Show the versions of this subject.", autocompletion=completion.subjects
+        ),
     ] = None,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Subjects that begin so.")] = "",
-    deleted: Annotated[bool, typer.Option("--deleted", help="Also what was deleted, but not permanently.")] = False,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only subjects that begin with this.")] = "",
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Include versions that were deleted, but not permanently.")
+    ] = False,
     as_json: Json = False,
     registry: Registry = DEFAULT_REGISTRY,
     settings: RegistrySet = None,
@@ -101,10 +114,15 @@ def list_(
 @app.command("get", epilog="Examples:\n\nrookery schemas get orders-value --version 2\n\nrookery schemas get --id 7")
 def get(
     subject: Annotated[
-        str | None, typer.Argument(metavar="[SUBJECT]", help="Or give --id.", autocompletion=completion.subjects)
+        str | None,
+        typer.Argument(
+            metavar="[SUBJECT]", help="The subject, unless --id is given.", autocompletion=completion.subjects
+        ),
     ] = None,
     version: AnyVersion = "latest",
-    schema_id: Annotated[int | None, typer.Option("--id", metavar="ID", help="The id that records carry.")] = None,
+    schema_id: Annotated[
+        int | None, typer.Option("--id", metavar="ID", help="The schema id, which records contain.")
+    ] = None,
     as_json: Json = False,
     registry: Registry = DEFAULT_REGISTRY,
     settings: RegistrySet = None,
@@ -114,7 +132,7 @@ def get(
     from rookery.cli.schema_texts import readable
 
     if (subject is None) == (schema_id is None):
-        raise typer.BadParameter("give a subject or an --id, and not both")
+        raise typer.BadParameter("give either a subject or --id")
     with connect_registry(registry, settings) as client:
         if schema_id is not None:
             schema = client.get_by_id(schema_id)
@@ -137,13 +155,15 @@ def check(
     normalize: Normalize = False,
     version: Annotated[
         str | None,
-        typer.Option("--version", metavar="VERSION", help="Compare with this one instead of those the level asks for."),
+        typer.Option(
+            "--version", metavar="VERSION", help="Compare with this version instead of those that the level requires."
+        ),
     ] = None,
     as_json: Json = False,
     registry: Registry = DEFAULT_REGISTRY,
     settings: RegistrySet = None,
 ) -> None:
-    """Tell whether a schema could follow on the versions of a subject, and if not, why; exit code 1 means no."""
+    """Check whether a schema is compatible with a subject. If it is not, print the reasons and exit with 1."""
     from rookery.cli.errors import FAILED
     from rookery.cli.output import print_json
 
@@ -155,7 +175,7 @@ def check(
             print_json({"is_compatible": found.is_compatible, "messages": list(found.messages)})
             fits = found.is_compatible
         else:
-            fits = not _refuse(client, subject, schema, chosen, normalize=normalize)
+            fits = not _print_if_incompatible(client, subject, schema, chosen, normalize=normalize)
     if not fits:
         raise typer.Exit(FAILED)
     if not as_json:
@@ -170,13 +190,13 @@ def delete(
     ] = None,
     permanent: Annotated[
         bool,
-        typer.Option("--permanent", help="For ever, what was deleted before; its records cannot be read then."),
+        typer.Option("--permanent", help="Remove a deleted version for good; its records become unreadable."),
     ] = False,
     yes: Yes = False,
     registry: Registry = DEFAULT_REGISTRY,
     settings: RegistrySet = None,
 ) -> None:
-    """Delete a subject or one of its versions. Ids of what was deleted can still be read, unless it is permanent."""
+    """Delete a subject or one of its versions. Deleted schemas can still be read by id, unless --permanent is given."""
     from rookery.cli.output import confirm
 
     what = subject if version is None else f"version {version} of {subject}"
@@ -196,10 +216,13 @@ def delete(
 def config(
     subject: Annotated[
         str | None,
-        typer.Argument(metavar="[SUBJECT]", help="All subjects without it.", autocompletion=completion.subjects),
+        typer.Argument(
+            metavar="[SUBJECT]", help="The subject. Default: all subjects.", autocompletion=completion.subjects
+        ),
     ] = None,
     level: Annotated[
-        str | None, typer.Option("--level", metavar="LEVEL", help="BACKWARD, FORWARD, FULL, each _TRANSITIVE, or NONE.")
+        str | None,
+        typer.Option("--level", metavar="LEVEL", help="BACKWARD, FORWARD, FULL, each also with _TRANSITIVE, or NONE."),
     ] = None,
     policy: Annotated[
         str | None,
@@ -208,14 +231,14 @@ def config(
         ),
     ] = None,
     normalize: Annotated[
-        bool | None, typer.Option("--normalize/--no-normalize", help="Normalize what is registered.")
+        bool | None, typer.Option("--normalize/--no-normalize", help="Normalize schemas when they are registered.")
     ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Return to the default.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Reset to the default.")] = False,
     as_json: Json = False,
     registry: Registry = DEFAULT_REGISTRY,
     settings: RegistrySet = None,
 ) -> None:
-    """Show or change which schemas may follow on which."""
+    """Show or change the compatibility level."""
     from rookery.cli.output import print_json
 
     with connect_registry(registry, settings) as client:
@@ -235,18 +258,22 @@ def config(
 def mode(
     subject: Annotated[
         str | None,
-        typer.Argument(metavar="[SUBJECT]", help="All subjects without it.", autocompletion=completion.subjects),
+        typer.Argument(
+            metavar="[SUBJECT]", help="The subject. Default: all subjects.", autocompletion=completion.subjects
+        ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="MODE", help="READWRITE, READONLY, READONLY_OVERRIDE, or IMPORT, which sets ids."),
+        typer.Option(
+            "--to", metavar="MODE", help="READWRITE, READONLY, READONLY_OVERRIDE, or IMPORT (with given ids)."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="IMPORT even if there are schemas.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Change to IMPORT even if schemas exist.")] = False,
     as_json: Json = False,
     registry: Registry = DEFAULT_REGISTRY,
     settings: RegistrySet = None,
 ) -> None:
-    """Show or change whether schemas can be registered."""
+    """Show or change the mode, which decides whether schemas can be registered."""
     from rookery.cli.output import print_json
 
     with connect_registry(registry, settings) as client:
@@ -261,12 +288,14 @@ def mode(
 
 def _version(text: str) -> Any:
     if text != "latest" and not text.isdecimal():
-        raise typer.BadParameter(f"'{text}' is neither a number nor latest", param_hint="--version")
+        raise typer.BadParameter(f"'{text}' must be a number or latest", param_hint="--version")
     return text if text == "latest" else int(text)
 
 
-def _refuse(client: "RegistryClient", subject: str, schema: "Schema", version: Any, *, normalize: bool) -> bool:
-    """Say what is incompatible, with what would change; whether there is anything."""
+def _print_if_incompatible(
+    client: "RegistryClient", subject: str, schema: "Schema", version: Any, *, normalize: bool
+) -> bool:
+    """Print the incompatibilities and the differences, if there are any; return whether there are."""
     from rookery.cli.schema_texts import print_incompatibilities
 
     found = client.test_compatibility(subject, schema, version=version, normalize=normalize)
@@ -282,8 +311,8 @@ def _row(registered: "RegisteredSchema") -> "tuple[str, int, int, str, str | Non
 
 
 def _as_json(registered: "RegisteredSchema") -> dict[str, Any]:
-    place = {"subject": registered.subject, "version": registered.version, "id": registered.id}
-    return place | _schema_as_json(registered.schema)
+    identity = {"subject": registered.subject, "version": registered.version, "id": registered.id}
+    return identity | _schema_as_json(registered.schema)
 
 
 def _schema_as_json(schema: "Schema") -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Runs a command's coroutine against a cluster: connect, work, disconnect.
+"""Runs the coroutine of a command against a cluster: connects, works, disconnects.
 
-What it needs is imported when a command runs: `--help` and completion must not wait for it.
+Imports happen when a command runs: `--help` and completion must not wait for them.
 """
 
 from typing import TYPE_CHECKING, TypeVar
@@ -33,7 +33,7 @@ def with_producer(
     from rookery.client.produce.producer import Producer
     from rookery.client.settings import ProducerSettings
 
-    return _with_client(lambda: Producer(config), work, reach=ProducerSettings.parse(config).common)
+    return _with_client(lambda: Producer(config), work, settings=ProducerSettings.parse(config).common)
 
 
 def with_consumer(
@@ -42,21 +42,21 @@ def with_consumer(
     from rookery.client.consume.consumer import Consumer
     from rookery.client.settings import ConsumerSettings
 
-    return _with_client(lambda: Consumer(config), work, reach=ConsumerSettings.parse(config).common)
+    return _with_client(lambda: Consumer(config), work, settings=ConsumerSettings.parse(config).common)
 
 
 def _with_client(
     make: "Callable[[], AbstractAsyncContextManager[Client]]",
     work: "Callable[[Client], Awaitable[Result]]",
     *,
-    reach: "CommonSettings | None" = None,
+    settings: "CommonSettings | None" = None,
 ) -> Result:
-    """`reach` are the settings of a client that does not connect by itself when it is entered."""
+    """Run `work` with a client. `settings` are given for clients that do not connect when they are entered."""
     import asyncio
 
     async def run() -> Result:
-        if reach is not None:
-            await _reach(reach)
+        if settings is not None:
+            await _check_reachable(settings)
         async with make() as client:
             return await work(client)
 
@@ -68,8 +68,8 @@ def _with_client(
         raise add_suggestion(error) from None
 
 
-async def _reach(settings: "CommonSettings") -> None:
-    """A client waits for a cluster to come; who types a command wants to hear at once that nobody is there."""
+async def _check_reachable(settings: "CommonSettings") -> None:
+    """Connect once: a client would wait for the cluster, but a command must report an unreachable one immediately."""
     from rookery.client.cluster import Cluster
 
     async with Cluster(settings):

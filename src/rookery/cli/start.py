@@ -19,18 +19,18 @@ def start(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="One setting; wins over the file. Repeatable.",
+            help="A setting; overrides the file. Repeatable.",
             autocompletion=completion.broker_settings,
         ),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="Where the logs are kept.")
+        Path | None, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="The directory of the logs.")
     ] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen for clients.")
+        str | None, typer.Option("--listen", metavar="HOST:PORT", help="The address to listen on.")
     ] = None,
 ) -> None:
-    """Run a broker. Prints 'ready on HOST:PORT' when it serves; SIGTERM or Ctrl-C stops it cleanly.
+    """Run a broker. Prints 'ready on HOST:PORT' when it is ready; SIGTERM or Ctrl-C stops it cleanly.
 
     The settings are Kafka's: rookery start --set num.partitions=3 --data-dir ./data
     """

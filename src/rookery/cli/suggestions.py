@@ -1,6 +1,6 @@
-"""`did you mean orders?`: names that exist in the cluster, close to a name that the user typed and that does not.
+"""`did you mean orders?`: suggests existing names that are similar to a name that the user typed and that is unknown.
 
-Only a failed command asks the cluster for its names, once more and with a short time limit.
+The names are looked up only after a command has failed, with a short time-out.
 """
 
 import re
@@ -35,7 +35,7 @@ def suggestion(code: ErrorCode, message: str) -> str:
     try:
         names = names_of(current_parameters())
     except (RookeryError, OSError, TimeoutError):
-        # The command's own error is what the user must see.
+        # Show the command's own error, and not that of the lookup.
         return ""
     found = [match for word in sorted(typed - set(names)) for match in get_close_matches(word, names)]
     return f"did you mean {' or '.join(dict.fromkeys(found))}?" if found else ""

@@ -35,15 +35,18 @@ SetConfigs = Annotated[
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many; else the broker's num.partitions.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, help="The number of partitions. Default: the broker's num.partitions."
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, help="How many copies; else the broker's default."),
+        typer.Option("--replication-factor", "-r", min=1, help="The number of replicas. Default: the broker's."),
     ] = None,
     configs: SetConfigs = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that exists is no error.")] = False,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check whether it would work.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Ignore topics that already exist.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check without making changes.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -71,7 +74,7 @@ def create(
 
 @app.command("list", epilog="Example: rookery topics list --json")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="Show the cluster's own topics, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include the cluster's internal topics.")] = False,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
@@ -117,13 +120,13 @@ def alter(
     ] = None,
     configs: SetConfigs = None,
     deleted: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="KEY", help="Return a config to its default. Repeatable.")
+        list[str] | None, typer.Option("--delete", metavar="KEY", help="Reset a config to its default. Repeatable.")
     ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check whether it would work.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check without making changes.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Add partitions, and set or delete configs."""
+    """Add partitions, and set or reset configs."""
     from rookery.base.codes import ResourceType
     from rookery.cli.configs import changes_of
     from rookery.client.admin import ConfigResource
@@ -150,7 +153,7 @@ def alter(
 def delete(
     names: Names,
     yes: Yes = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:

@@ -1,11 +1,10 @@
-"""What `rookery transactions` prints: transactions, producers and what hangs, as tables and as JSON."""
+"""The output of `rookery transactions`: transactions, producers and hanging transactions, as tables and as JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rookery.base.types import TimestampMs, TopicPartition
-from rookery.cli.output import Cell, Styled, note, print_json, print_table
-from rookery.cli.partitions import indexes_by_topic, indexes_text
+from rookery.cli.output import Cell, Styled, indexes_by_topic, indexes_text, note, print_json, print_table
 from rookery.client.admin import (
     ENDING,
     ONGOING,
@@ -102,11 +101,13 @@ def print_hanging(hanging: Sequence[OpenTransaction], *, now_ms: TimestampMs, as
             for row in rows
         ],
     )
-    note("end one with: rookery transactions abort --topic T --partition P --start-offset N" if rows else "none hangs")
+    note(
+        "abort one with: rookery transactions abort --topic T --partition P --start-offset N" if rows else "none hangs"
+    )
 
 
 def duration_text(duration_ms: int) -> str:
-    """The two largest units, or seconds with a fraction."""
+    """Return a duration in its two largest units, or in seconds with a fraction."""
     if duration_ms < 60_000:
         return f"{duration_ms / 1000:g}s"
     minutes, seconds = divmod(duration_ms // 1000, 60)

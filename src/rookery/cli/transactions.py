@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rookery.base.types import TopicPartition
     from rookery.client.admin import Admin, OpenTransaction, PartitionProducers
 
-app = App(help="Look at transactions, find those that hang, and abort them.")
+app = App(help="List and describe transactions, find hanging ones, and abort them.")
 
 Topic = Annotated[
     str,
@@ -41,14 +41,15 @@ _MS_PER_MINUTE = 60_000
 )
 def list_(
     states: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only those in this state. Repeatable.")
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only transactions in this state. Repeatable.")
     ] = None,
     producer_ids: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only of this producer id. Repeatable.")
+        list[int] | None,
+        typer.Option("--producer-id", metavar="ID", help="Only transactions of this producer id. Repeatable."),
     ] = None,
     running_longer_than_ms: Annotated[
         int | None,
-        typer.Option("--running-longer-than-ms", min=0, metavar="MS", help="Only those that run for longer."),
+        typer.Option("--running-longer-than-ms", min=0, metavar="MS", help="Only transactions that have run longer."),
     ] = None,
     id_pattern: Annotated[
         str | None,
@@ -58,7 +59,7 @@ def list_(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """List transactional ids, who coordinates them, and their transactions' states."""
+    """List transactional ids with their coordinators, producer ids and states."""
     from rookery.cli.transaction_tables import print_listings
     from rookery.client.admin import TRANSACTION_STATES
 
@@ -83,7 +84,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show what a coordinator knows: producer, state, for how long it runs, and on which partitions."""
+    """Show the coordinator's state of transactional ids: producer, state, duration, partitions."""
     from rookery.base.clock import SystemClock
     from rookery.cli.transaction_tables import print_descriptions
 
@@ -100,7 +101,7 @@ def describe_producers(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the producers that a topic's partitions remember, and where their open transactions begin."""
+    """Show the producers of a topic's partitions, and where their open transactions begin."""
     from rookery.cli.transaction_tables import print_producers
     from rookery.client.admin import Scope
 
@@ -123,7 +124,7 @@ def abort(
     transactional_id: Annotated[
         str | None,
         typer.Option(
-            "--transactional-id", metavar="ID", help="Lock its producer out and abort everywhere what it has open."
+            "--transactional-id", metavar="ID", help="Fence its producer and abort its transaction on all partitions."
         ),
     ] = None,
     topic: Annotated[
@@ -140,10 +141,14 @@ def abort(
         int | None, typer.Option("--partition", "-p", min=0, metavar="P", help="The partition to abort on.")
     ] = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, metavar="N", help="Where the transaction begins.")
+        int | None,
+        typer.Option("--start-offset", min=0, metavar="N", help="The offset at which the transaction begins."),
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", min=0, metavar="ID", help="Or whose it is, with the two epochs.")
+        int | None,
+        typer.Option(
+            "--producer-id", min=0, metavar="ID", help="Its producer id, with both epochs, instead of --start-offset."
+        ),
     ] = None,
     producer_epoch: Annotated[
         int | None, typer.Option("--producer-epoch", min=0, metavar="N", help="The producer's epoch.")
@@ -156,12 +161,14 @@ def abort(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Abort a transaction: of a transactional id, or one that hangs on a partition. Asks first."""
-    from rookery.cli.aborts import Choice, choose
+    """Abort the transaction of a transactional id, or a hanging one on a partition. Asks first."""
+    from rookery.cli.aborts import AbortOptions, plan_abort
     from rookery.cli.output import confirm
 
-    choice = Choice(transactional_id, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
-    question, work = choose(choice)
+    options = AbortOptions(
+        transactional_id, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch
+    )
+    question, work = plan_abort(options)
     confirm(question, yes=yes)
     typer.echo(with_admin(bootstrap_server, timeout_s, work))
 
@@ -178,7 +185,7 @@ def find_hanging(
             "--max-transaction-timeout",
             min=0,
             metavar="MINUTES",
-            help="The longest that a transaction may last; what has written nothing for longer is suspect.",
+            help="The longest time-out of transactions; only those without a write for longer are examined.",
         ),
     ] = 15,
     topic: OptionalTopic = None,
@@ -187,20 +194,20 @@ def find_hanging(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Find transactions that are open on partitions but that no coordinator will end."""
+    """Find transactions that are open on partitions, but that no coordinator will end."""
     from rookery.base.clock import SystemClock
     from rookery.cli.progress import counted
     from rookery.cli.transaction_tables import print_hanging
     from rookery.client.admin import Scope
 
     if partition is not None and topic is None:
-        raise typer.BadParameter("a partition of which topic? Give --topic")
+        raise typer.BadParameter("--partition needs --topic")
     scope = Scope(node=broker_id, topic=topic, partition=partition)
     now_ms = SystemClock().now_ms()
 
     async def work(admin: "Admin") -> "list[OpenTransaction]":
         partitions = await admin.partitions_in(scope)
-        with counted("looking at partitions", len(partitions)) as on_progress:
+        with counted("examining partitions", len(partitions)) as on_progress:
             return await admin.find_hanging_transactions(
                 partitions,
                 node=broker_id,

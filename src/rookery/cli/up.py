@@ -1,4 +1,4 @@
-"""`rookery up`: the whole platform in one process, on its usual ports, for people who try it out."""
+"""`rookery up`: broker and schema registry in one process, on the usual ports, to try Rookery out."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,21 +11,21 @@ from rookery.cli.platform import BROKER, DATA_DIR, REGISTRY, UpOptions, run_plat
 
 def up(
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="Where everything is kept.")
+        Path, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="The directory of all data.")
     ] = Path(DATA_DIR),
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where the broker listens.")] = BROKER,
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="The address of the broker.")] = BROKER,
     registry: Annotated[
-        str, typer.Option("--registry", metavar="URL", help="Where the schema registry listens.")
+        str, typer.Option("--registry", metavar="URL", help="The address of the schema registry.")
     ] = REGISTRY,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A setting of the broker. Repeatable.",
+            help="A broker setting. Repeatable.",
             autocompletion=completion.broker_settings,
         ),
     ] = None,
 ) -> None:
-    """Run the platform: a broker and a schema registry. Ctrl-C stops it; the data stays for the next time."""
+    """Run a broker and a schema registry in one process. Ctrl-C stops them; the data stays for the next run."""
     run_platform(UpOptions(data_dir, listen, registry, settings or ()))

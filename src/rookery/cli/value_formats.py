@@ -1,7 +1,7 @@
-"""`--value-format` and `--key-format`: records that a registry's schemas describe, as JSON on the command line.
+"""`--value-format` and `--key-format`: records with schemas of a registry, as JSON on the command line.
 
-`text` is what the bytes are. The other formats are those of a schema registry: `consume` decodes what a serializer
-wrote, `produce` encodes the JSON of each line.
+`text` leaves the bytes unchanged. For the other formats, those of a schema registry, `consume` decodes records, and
+`produce` encodes the JSON of each line.
 """
 
 import json
@@ -33,14 +33,14 @@ _SCHEMA_TYPES: "dict[Format, SchemaType]" = {
 }
 
 ReadValueFormat = Annotated[
-    Format, typer.Option("--value-format", help="How values are decoded; auto asks the registry where a schema id is.")
+    Format, typer.Option("--value-format", help="The format of values; auto decodes each value that has a schema id.")
 ]
-ReadKeyFormat = Annotated[Format, typer.Option("--key-format", help="The same for keys.")]
+ReadKeyFormat = Annotated[Format, typer.Option("--key-format", help="The format of keys, as --value-format.")]
 WriteValueFormat = Annotated[
     Format,
-    typer.Option("--value-format", help="text, or JSON lines that are encoded; auto takes the subject's own format."),
+    typer.Option("--value-format", help="text, or the format in which JSON lines are encoded; auto: the subject's."),
 ]
-WriteKeyFormat = Annotated[Format, typer.Option("--key-format", help="The same for keys.")]
+WriteKeyFormat = Annotated[Format, typer.Option("--key-format", help="The format of keys, as --value-format.")]
 ValueSchema = Annotated[
     Path | None,
     typer.Option(
@@ -48,20 +48,23 @@ ValueSchema = Annotated[
         metavar="FILE",
         exists=True,
         dir_okay=False,
-        help="Register this schema (.avsc, .json, .proto); else the latest of the subject is used.",
+        help="Register this schema (.avsc, .json, .proto) instead of using the subject's latest.",
     ),
 ]
 KeySchema = Annotated[
     Path | None,
-    typer.Option("--key-schema", metavar="FILE", exists=True, dir_okay=False, help="The same for keys."),
+    typer.Option(
+        "--key-schema", metavar="FILE", exists=True, dir_okay=False, help="The format of keys, as --value-format."
+    ),
 ]
 ValueMessage = Annotated[
-    str | None, typer.Option("--value-message", metavar="NAME", help="The message of a Protobuf file; else its first.")
+    str | None,
+    typer.Option("--value-message", metavar="NAME", help="The message of a Protobuf schema. Default: the first."),
 ]
 
 
 class Side(NamedTuple):
-    """How one side of a record, its key or its value, is written."""
+    """The format and schema of a record's key or value."""
 
     format: Format
     schema: Path | None = None
@@ -76,7 +79,7 @@ Encode = Callable[[bytes | None], bytes | None]
 
 
 def record_decoder(registry: "RegistryClient", *, key: Format, value: Format) -> "Callable[[Record], Record]":
-    """Return a function that decodes keys and values; CommandError names the record that cannot be decoded."""
+    """Return a function that decodes keys and values; it raises CommandError for an undecodable record."""
     from msgspec.structs import replace
 
     read_key, read_value = _reader(registry, key, is_key=True), _reader(registry, value, is_key=False)
@@ -88,8 +91,8 @@ def record_decoder(registry: "RegistryClient", *, key: Format, value: Format) ->
         try:
             return replace(record, key=read_key(record.topic, record.key), value=read_value(record.topic, record.value))
         except SerdesError as error:
-            place = f"{record.topic}-{record.partition} at offset {record.offset}"
-            raise CommandError(f"{place}: {error}; --value-format auto shows such records as they are") from error
+            position = f"{record.topic}-{record.partition} at offset {record.offset}"
+            raise CommandError(f"{position}: {error}; --value-format auto shows such records undecoded") from error
 
     return decode
 
@@ -109,7 +112,7 @@ def _reader(registry: "RegistryClient", form: Format, *, is_key: bool) -> Callab
         try:
             return Decoded(read(topic, data))
         except (WireFormatError, NotRegisteredError, RegistryRequestError):
-            # A topic may hold texts beside records of a serializer: auto shows what it finds.
+            # A topic may hold plain texts in addition to encoded records: auto shows these unchanged.
             if form is Format.AUTO:
                 return data
             raise
@@ -118,7 +121,7 @@ def _reader(registry: "RegistryClient", form: Format, *, is_key: bool) -> Callab
 
 
 def line_encoder(registry: "RegistryClient", topic: str, side: Side, *, is_key: bool) -> Encode:
-    """Return a function from the JSON of a line to a record's bytes; LineError says what does not fit the schema."""
+    """Return a function from the JSON of a line to a record's bytes; it raises LineError if it does not fit."""
     from rookery.cli.lines import LineError
     from rookery.serdes.errors import SerdesError
     from rookery.serdes.json_records import JsonWriter

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its conventional name
 from pyspark.sql.types import StructType
 
 from rookery.base.values import value_class

@@ -6,7 +6,7 @@ If rows that a table refuses become dead letters, each row carries its source re
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its conventional name
 from pyspark.sql.types import BinaryType, DataType, StringType
 
 from rookery.pipelines.fields import suggestion

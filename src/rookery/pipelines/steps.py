@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its conventional name
 from pyspark.sql.types import StringType, StructType, TimestampType
 
 from rookery.pipelines.fields import suggestion

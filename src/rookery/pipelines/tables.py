@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its conventional name
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
