@@ -1,9 +1,9 @@
-"""Kills Spark's drivers, workers and brokers, and counts what came out: `python -m tests.soak --runs 100`.
+"""Kills Spark's drivers, workers and brokers, and counts the rows of the output: `python -m tests.soak --runs 100`.
 
-A run is one driver to which something happens. Runs are in series of a few on one query; after each series a last
-driver finishes it, and every row must be there once. Named steps come first, each once, then random events. Every
-fourth series is on a cluster of two workers, where tasks that are made slow get speculative copies. The same seed has
-the same events; when they hit is up to the machine.
+A run is one driver that is hit by one event. A series is a few runs of one query; after each series a last driver
+finishes the query, and every row must have been written once. The first events are the named steps, each once, then
+random events. Every fourth series runs on a cluster of two workers, where slowed tasks get speculative copies. A seed
+determines the events, but not their exact timing.
 """
 
 import argparse
@@ -54,18 +54,18 @@ def main() -> int:
 
 def run(series: Series, events: list[Event], start: int, *, is_slow: bool) -> bool:
     for number, event in enumerate(events, start + 1):
-        # Something to do for each of them, whatever became of those before.
+        # Each run needs work to do, independent of the runs before.
         series.add_files(_FILES_PER_RUN)
         if is_slow:
             arm(series.directory / "faults", "task is slow")
         code = series.run_driver(event)
         print(f"run {number:4}: {event.name}{' (cluster)' if is_slow else ''}: exit {code}", flush=True)
     for _ in range(_LAST_DRIVERS_MAX):
-        # What was armed and has not happened may still happen to this one.
+        # A fault that was armed but has not happened may still happen to this driver.
         if series.run_driver(None) == 0:
             break
     else:
-        print(f"series {start}: the query does not come to its end, see {series.directory}", flush=True)
+        print(f"series {start}: the query does not finish, see {series.directory}", flush=True)
         return False
     wrong = series.difference()
     if wrong:

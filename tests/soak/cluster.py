@@ -1,7 +1,7 @@
-"""A Spark standalone cluster on the loopback, from the pip install: a master and two workers.
+"""A Spark standalone cluster on the loopback, from the pip installation: a master and two workers.
 
-The workers have addresses of their own (Linux answers on all of 127.0.0.0/8): Spark runs speculative copies only on
-another host.
+The workers have different addresses (Linux responds on all of 127.0.0.0/8), because Spark runs speculative copies only
+on another host.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.support.broker import free_port
 _CLASSES = "org.apache.spark.deploy"
 _START_S_MAX = 120
 _POLL_S = 0.1
-# Copies as soon as another task of the stage is done.
+# Start speculative copies as soon as another task of the stage is done.
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -35,7 +35,7 @@ SPECULATION = {
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[str]:
-    """The master's address, for `master`."""
+    """Run a cluster; yields the address for `master`."""
     directory.mkdir(parents=True)
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
@@ -81,5 +81,5 @@ def _wait_for(log: Path, text: str) -> None:
     deadline_s = monotonic() + _START_S_MAX
     while text not in log.read_text(encoding="utf-8", errors="replace"):
         if monotonic() > deadline_s:
-            raise TimeoutError(f"{log} does not say: {text}")
+            raise TimeoutError(f"{log} does not contain: {text}")
         sleep(_POLL_S)

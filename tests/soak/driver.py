@@ -1,4 +1,4 @@
-"""A Spark driver to be killed: text files, one a batch, into a topic. `python -m tests.soak.driver <JSON>`."""
+"""A Spark driver to be killed: copies text files, one per batch, to a topic. `python -m tests.soak.driver <JSON>`."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def main() -> None:
     query = writing.option("checkpointLocation", str(directory / "checkpoint")).start()
     (directory / "started").touch()
     query.awaitTermination()
-    # Stopping Spark in good order takes longer than the rest, and it has nothing left to lose.
+    # A regular stop of Spark takes longer than the rest, and the query is finished.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""One query, whose drivers are killed one after the other until the last may finish; then the output is counted."""
+"""Runs one query with drivers that are killed one after the other, until the last finishes; compares the output."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.spark.sink.faulty_sink import arm
 
 ROOT = Path(__file__).parent.parent.parent
 LOCAL = "local[2,3]"
-# Of `committer`, in their order.
+# The steps of `committer`, in order.
 COMMIT_STEPS = ("took over", "checked", "written", "decided", "ended", "listed", "done", "swept")
 DRIVER_S_MAX = 300
 _ROWS_PER_FILE = 40
@@ -30,7 +30,7 @@ _POLL_S = 0.05
 
 @dataclass
 class Series:
-    """`directory` holds the files to read, the checkpoint, the faults that are to happen, and the drivers' logs."""
+    """A query and its drivers. `directory` holds the input files, the checkpoint, the armed faults and the logs."""
 
     broker: EmbeddedBroker
     directory: Path
@@ -46,7 +46,7 @@ class Series:
         self.broker.create_topic(self.topic, partitions=2)
 
     def add_files(self, count: int) -> None:
-        """One becomes a batch."""
+        """Add input files; each becomes a batch."""
         for number in range(self.file_count, self.file_count + count):
             rows = [f"{number}/{row}" for row in range(_ROWS_PER_FILE)]
             (self.directory / "files" / f"{number:03}").write_text("\n".join(rows), encoding="utf-8")
@@ -55,7 +55,7 @@ class Series:
     # One driver
 
     def run_driver(self, event: "Event | None") -> int:
-        """The exit code; negative if it was killed."""
+        """Run a driver and return its exit code, which is negative if the driver was killed."""
         self.driver_count += 1
         (self.directory / "started").unlink(missing_ok=True)
         given = {
@@ -89,7 +89,7 @@ class Series:
     # The output
 
     def difference(self) -> dict[str, tuple[int, int]]:
-        """Rows that are not there once: how often they are, and how often they should be."""
+        """Return the rows whose number is wrong: how often they were found, and how often they are expected."""
         config = {"bootstrap.servers": self.broker.bootstrap_servers, "isolation.level": "read_committed"}
         with Consumer[bytes, bytes](config) as consumer:
             values = consumer.read_arrow(self.topic).column("value").to_pylist()
@@ -98,13 +98,13 @@ class Series:
         return {row: (found[row], expected[row]) for row in {*found, *expected} if found[row] != expected[row]}
 
 
-# Without it drivers would find the tests only in their own directory.
+# Workers need this to find the tests; drivers find them in their working directory.
 _ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happens to a driver."""
+    """An event that hits a driver."""
 
     name: str
     happen: "Callable[[Series, subprocess.Popen[bytes]], None]"
@@ -146,7 +146,7 @@ def broker_restarted_after(delay_s: float) -> Event:
 
 
 def fenced_after(delay_s: float) -> Event:
-    """As by another driver that takes over."""
+    """Fence the driver's producer, as another driver that takes over would."""
 
     def happen(series: Series, process: "subprocess.Popen[bytes]") -> None:
         series.wait_for_start(process)
@@ -161,7 +161,7 @@ def fenced_after(delay_s: float) -> Event:
 
 def random_event(randomness: Random) -> Event:
     step, occasion = randomness.choice(COMMIT_STEPS), randomness.randint(1, 3)
-    # About as long as a query of three files takes.
+    # About the duration of a query of three files.
     delay_s = randomness.uniform(0, 4)
     events = [
         killed_at(step, occasion),

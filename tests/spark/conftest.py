@@ -1,6 +1,6 @@
-"""One Spark session and one broker for all of these tests: either takes longer to start than most tests to run.
+"""One Spark session and one broker for all of these tests: each takes longer to start than most tests to run.
 
-Tests take topics, groups and checkpoints of their own (the fixtures `topic` and `tmp_path`).
+Tests use their own topics, groups and checkpoints (the fixtures `topic` and `tmp_path`).
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ _NUMBERS = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who uses the session runs with all the others that do, one after the other."""
+    """Mark the tests that use the session, so that they run one after the other in one process."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            # A first query starts a dozen processes; a busy machine takes minutes.
+            # The first query starts a dozen processes, which takes minutes on a busy machine.
             item.add_marker(pytest.mark.timeout(300))
 
 
@@ -44,5 +44,5 @@ def spark() -> "Iterator[SparkSession]":
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test has."""
+    """A unique name."""
     return f"spark-{next(_NUMBERS)}"

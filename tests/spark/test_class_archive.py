@@ -1,4 +1,4 @@
-"""Which archive of classes a session uses, and how Spark is told of it."""
+"""The archive of classes that a session uses, and the options of the JVM for it."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ USERS = "spark.driver.extraJavaOptions"
 ARCHIVE = Path("a directory/x.jsa")
 
 
-def test_what_users_give_stays() -> None:
+def test_options_of_the_user_are_kept() -> None:
     assert archive_settings({USERS: "-Xmx1g"}, ARCHIVE).keys() == {OPTIONS}
     added = archive_settings({OPTIONS: "-Dmine"}, ARCHIVE)[OPTIONS]
     assert added.startswith('"-XX:SharedArchiveFile=a directory/x.jsa" ')
@@ -20,7 +20,7 @@ def test_what_users_give_stays() -> None:
 
 @pytest.mark.parametrize("options", ["-XX:SharedArchiveFile=mine", "-XX:ArchiveClassesAtExit=mine", "-Xshare:off"])
 @pytest.mark.parametrize("name", [OPTIONS, USERS])
-def test_who_chooses_an_archive_has_that_one(name: str, options: str) -> None:
+def test_an_archive_chosen_by_the_user_is_used(name: str, options: str) -> None:
     assert archive_settings({name: f"-Xmx1g {options}"}, ARCHIVE) == {}
 
 
@@ -28,7 +28,7 @@ def test_without_an_archive_nothing_changes() -> None:
     assert archive_settings({USERS: "-Xmx1g"}, None) == {}
 
 
-def test_an_archive_belongs_to_one_java_and_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_belongs_to_one_java_and_must_be_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     _use_java(tmp_path / "java 17", monkeypatch)
     assert find_archive() is None
@@ -40,7 +40,7 @@ def test_an_archive_belongs_to_one_java_and_is_whole(tmp_path: Path, monkeypatch
     archive.write_bytes(bytes(10))
     assert find_archive() == archive
     archive.write_bytes(bytes(9))
-    assert find_archive() is None, "a JVM would die of it"
+    assert find_archive() is None, "a truncated archive crashes a JVM"
     archive.write_bytes(bytes(10))
     _use_java(tmp_path / "java 21", monkeypatch)
     assert find_archive() is None

@@ -1,6 +1,6 @@
-"""A pipeline on a real Spark cluster, a standalone master and two workers, one of which is killed in the middle.
+"""A pipeline on a real Spark cluster with a standalone master and two workers, one of which is killed while it runs.
 
-What comes out must be what went in, once each, for readers of committed records.
+Readers of committed records must see each row of the input once in the output.
 """
 
 import os
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 @contextmanager
 def spark_process(log: Path, *arguments: str) -> "Iterator[subprocess.Popen[bytes]]":
-    """One of Spark's own daemons, in a process group of its own, which ends with the test."""
+    """Run one of Spark's daemons in its own process group until the test ends."""
     environment = {
         **os.environ,
         "SPARK_HOME": str(HOME),
@@ -69,7 +69,7 @@ def spark_process(log: Path, *arguments: str) -> "Iterator[subprocess.Popen[byte
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """A worker and its executors, without a word to anybody."""
+    """Kill a worker and its executors with SIGKILL."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -77,7 +77,7 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def found_in(log: Path, pattern: str) -> str:
-    """What a daemon writes when it is ready."""
+    """Wait until a daemon has written a text to its log, and return it."""
     match: re.Match[str] | None = None
 
     def look() -> bool:
@@ -92,7 +92,7 @@ def found_in(log: Path, pattern: str) -> str:
 
 @contextmanager
 def cluster(directory: Path) -> "Iterator[tuple[str, list[subprocess.Popen[bytes]]]]":
-    """The master's address, and two workers."""
+    """Run a cluster; yields the master's address and two workers."""
     with ExitStack() as processes:
         log = directory / "master.log"
         arguments = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")

@@ -1,4 +1,4 @@
-"""The table of Spark's features against the PySpark that is installed; `make conformance` runs it with each version."""
+"""Compares the table of features with the installed PySpark; `make conformance` runs this with each version."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def is_in_pyspark(feature: Feature) -> bool:
-    """`module:name`, or `module:name(parameter)`."""
+    """Whether PySpark has the feature: `module:name`, or `module:name(parameter)`."""
     module, name, parameter = re.fullmatch(r"([\w.]+):(\w+)(?:\((\w+)\))?", feature.value).groups()  # type: ignore[union-attr]
     try:
         found = getattr(import_module(module), name)
@@ -24,7 +24,7 @@ def is_in_pyspark(feature: Feature) -> bool:
 
 
 @pytest.mark.parametrize("feature", Feature)
-def test_the_table_of_features_is_true_of_the_installed_spark(feature: Feature) -> None:
+def test_the_table_of_features_matches_the_installed_spark(feature: Feature) -> None:
     assert has(feature) == is_in_pyspark(feature)
 
 
@@ -38,19 +38,19 @@ def test_versions_as_distributors_write_them(text: str) -> None:
     assert parse_version(text) == SparkVersion(4, 1)
 
 
-def test_a_version_that_is_none() -> None:
+def test_an_invalid_version() -> None:
     with pytest.raises(ValueError, match="'unknown', which does not begin with two numbers"):
         parse_version("unknown")
 
 
-def test_a_refusal_names_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compat, "installed_version", lambda: SparkVersion(4, 0))
     assert not has(Feature.ADMISSION_CONTROL)
     assert lacking(Feature.ADMISSION_CONTROL, "it") == "it needs Spark 4.2, and this is Spark 4.0"
 
 
-def test_versions_that_differ_are_run_and_documented() -> None:
-    """`make sparks` runs all but the newest, which is that of `.venv`; docs/spark.md says what each has."""
+def test_versions_with_different_features_are_tested_and_documented() -> None:
+    """`make sparks` tests all versions but the newest, which is that of `.venv`; docs/spark.md lists their features."""
     run = re.search(r"^SPARKS \?= (.+)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
     header = re.search(r"^\| \| (4\.0 .+) \|$", (REPOSITORY / "docs" / "spark.md").read_text(), re.MULTILINE)
     assert run is not None

@@ -43,7 +43,7 @@ def test_records_and_failures_become_a_table_to_send(broker: EmbeddedBroker, top
     assert original_headers(pairs(first["headers"])) == (("own", b"1"), ("empty", None))
 
 
-def test_no_rows_make_no_letters() -> None:
+def test_no_rows_become_no_letters() -> None:
     rows = pa.record_batch({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
     assert dead_letter_table(rows, [], None).num_rows == 0
 

@@ -1,4 +1,4 @@
-"""The Python that Spark's processes run in."""
+"""The Python of Spark's processes."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from rookery.spark.interpreter import python_of_tasks, without_zips
 PATH = os.pathsep.join(["lib/pyspark.zip", "mine", "lib/py4j-0.10.9.9-src.zip", "my.zip"])
 
 
-def test_zips_of_spark_are_left_out_and_nothing_else() -> None:
+def test_only_the_zips_of_spark_are_removed() -> None:
     assert without_zips(PATH) == os.pathsep.join(["mine", "my.zip"])
     assert without_zips("") == ""
 
@@ -20,7 +20,7 @@ def test_it_is_the_same_python_with_another_path() -> None:
         "-c",
         "import os, sys; print(sys.executable, os.environ['PYTHONPATH'], *sys.argv[1:])",
     ]
-    told = subprocess.run(
+    finished = subprocess.run(
         [*command, "-m", "x"], env={**os.environ, "PYTHONPATH": PATH}, capture_output=True, text=True, check=True
     )
-    assert told.stdout.split() == [sys.executable, without_zips(PATH), "-m", "x"]
+    assert finished.stdout.split() == [sys.executable, without_zips(PATH), "-m", "x"]

@@ -49,7 +49,7 @@ JSON = st.recursive(
 
 
 @given(JSON.map(json.dumps) | st.text(max_size=20))
-def test_whatever_is_given_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_an_option_error(text: str) -> None:
     for parse in (parse_offsets, parse_partitions):
         with suppress(OptionError):
             parse("an option", text)
@@ -64,7 +64,7 @@ def test_offsets_name_all_partitions_and_no_others() -> None:
         check_all_named("startingOffsets", [zero, one], [zero])
 
 
-def test_many_partitions_are_named_in_short() -> None:
+def test_many_partitions_are_abbreviated() -> None:
     assert describe(TopicPartition("t", index) for index in range(12)).endswith("t-9 and 2 more")
     assert describe([TopicPartition("t", 0)]) == "t-0"
 

@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: what they become, and what is said of wrong ones."""
+"""Parsing of the options of source and sink, and the errors for invalid ones."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def write(options: dict[str, str] | None = None, *, streaming: bool = True) -> W
     return parse_write_options({**AT, **(options or {})}, streaming=streaming)
 
 
-def complaint(options: dict[str, str], *, streaming: bool | None = False) -> str:
+def error_of(options: dict[str, str], *, streaming: bool | None = False) -> str:
     with pytest.raises(OptionError) as raised:
         parse_read_options(options, streaming=streaming)
     return str(raised.value)
@@ -55,7 +55,7 @@ def test_names_are_matched_in_any_case() -> None:
     assert not parsed.fail_on_data_loss
 
 
-def test_what_to_read() -> None:
+def test_selections() -> None:
     assert read({"subscribe": " a, b,a,"}).selection == NamedTopics(("a", "b"))
     assert parse_read_options({**AT, "subscribePattern": "a.*"}, streaming=False).selection == MatchingTopics("a.*")
     odd = r"[.][^]\[x-]\[a[\]b]"
@@ -83,11 +83,11 @@ def test_what_to_read() -> None:
         ({"assign": "{}"}, "option assign names no partition"),
     ],
 )
-def test_exactly_one_way_to_say_what_to_read(options: dict[str, str], text: str) -> None:
-    assert text in complaint({**AT, **options})
+def test_exactly_one_selection_is_required(options: dict[str, str], text: str) -> None:
+    assert text in error_of({**AT, **options})
 
 
-def test_where_to_begin_and_to_end() -> None:
+def test_bounds() -> None:
     zero, one = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
     text = '{"clicks": {"0": 23, "1": -2}}'
     assert read({"startingOffsets": text}).starting == PartitionOffsets("startingOffsets", {zero: 23, one: -2})
@@ -114,18 +114,18 @@ def test_where_to_begin_and_to_end() -> None:
         ({"startingTimestamp": "-1"}, "option startingTimestamp: must be at least 0"),
     ],
 )
-def test_bounds_that_make_no_sense_for_a_batch(options: dict[str, str], text: str) -> None:
-    assert text in complaint({**CLICKS, **options})
+def test_invalid_bounds_of_a_batch(options: dict[str, str], text: str) -> None:
+    assert text in error_of({**CLICKS, **options})
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    assert f"option {name} cannot be used here" in complaint({**CLICKS, name: "1"}, streaming=True)
+    assert f"option {name} cannot be used here" in error_of({**CLICKS, name: "1"}, streaming=True)
     assert parse_read_options({**CLICKS, "endingOffsets": "latest"}, streaming=None).ending == Edge(LATEST)
 
 
-def test_all_that_is_wrong_is_told_at_once_with_the_nearest_name() -> None:
-    text = complaint({**CLICKS, "startingOffset": "earliest", "minPartitions": "none", "zzzzzz": "1"})
+def test_one_error_lists_all_problems_with_the_nearest_names() -> None:
+    text = error_of({**CLICKS, "startingOffset": "earliest", "minPartitions": "none", "zzzzzz": "1"})
     assert "unknown option startingoffset; did you mean startingOffsets?" in text
     assert "option minPartitions" in text
     assert "unknown option zzzzzz; docs/spark-options.md" in text
@@ -136,10 +136,10 @@ def test_limits() -> None:
     parsed = read({**options, "maxBytesPerTrigger": "64m"}, streaming=True)
     assert (parsed.max_offsets_per_trigger, parsed.min_offsets_per_trigger) == (10, 5)
     assert (parsed.max_trigger_delay_ms, parsed.max_bytes_per_trigger) == (90_000, 64 * 1024 * 1024)
-    assert "must not exceed" in complaint({**CLICKS, **options, "minOffsetsPerTrigger": "11"}, streaming=True)
-    assert "option maxTriggerDelay" in complaint({**CLICKS, "maxTriggerDelay": "soon"}, streaming=True)
-    assert "option maxBytesPerTrigger" in complaint({**CLICKS, "maxBytesPerTrigger": "0"}, streaming=True)
-    assert "option maxOffsetsPerTrigger" in complaint({**CLICKS, "maxOffsetsPerTrigger": "0"}, streaming=True)
+    assert "must not exceed" in error_of({**CLICKS, **options, "minOffsetsPerTrigger": "11"}, streaming=True)
+    assert "option maxTriggerDelay" in error_of({**CLICKS, "maxTriggerDelay": "soon"}, streaming=True)
+    assert "option maxBytesPerTrigger" in error_of({**CLICKS, "maxBytesPerTrigger": "0"}, streaming=True)
+    assert "option maxOffsetsPerTrigger" in error_of({**CLICKS, "maxOffsetsPerTrigger": "0"}, streaming=True)
 
 
 def test_times_and_sizes_as_spark_writes_them() -> None:
@@ -151,16 +151,16 @@ def test_times_and_sizes_as_spark_writes_them() -> None:
     assert [parse_size_bytes(text) for text in ("", "k", "1x", "-1")] == [None] * 4
 
 
-def test_keys_of_the_client_are_handed_on() -> None:
+def test_keys_of_the_client_are_passed_on() -> None:
     config = {"kafka.isolation.level": "read_committed", "kafka.group.id": "g", "kafka.compression.type": "lz4"}
     assert read(config).client_config == {
         "bootstrap.servers": "localhost:9092",
         "isolation.level": "read_committed",
         "group.id": "g",
     }
-    assert "fetch.max.byte" in complaint({**CLICKS, "kafka.fetch.max.byte": "1"})
-    assert "fetch.max.bytes" in complaint({**CLICKS, "kafka.fetch.max.bytes": "many"})
-    assert "option kafka.bootstrap.servers is required" in complaint({"subscribe": "a"})
+    assert "fetch.max.byte" in error_of({**CLICKS, "kafka.fetch.max.byte": "1"})
+    assert "fetch.max.bytes" in error_of({**CLICKS, "kafka.fetch.max.bytes": "many"})
+    assert "option kafka.bootstrap.servers is required" in error_of({"subscribe": "a"})
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_keys_of_the_client_are_handed_on() -> None:
         ("interceptor.classes", "interceptors"),
     ],
 )
-def test_keys_that_the_connector_refuses(key: str, instead: str) -> None:
-    text = complaint({**CLICKS, f"kafka.{key}": "x"})
+def test_unsupported_keys_of_the_client(key: str, instead: str) -> None:
+    text = error_of({**CLICKS, f"kafka.{key}": "x"})
     assert f"option kafka.{key} is not supported" in text
     assert instead in text
 
@@ -192,14 +192,14 @@ def test_formats() -> None:
     assert value is not None
     assert (value.format, value.version, value.detailed, value.on_error) == ("avro", "3", True, "dead-letter")
     assert value.registry == {"schema.registry.url": "http://localhost:8081", "basic.auth.user.info": "me:secret"}
-    assert "option keySubject cannot be used here: it needs keyFormat" in complaint({**CLICKS, "keySubject": "s"})
+    assert "option keySubject cannot be used here: it needs keyFormat" in error_of({**CLICKS, "keySubject": "s"})
     for policy in ("null", "dead-letter"):
-        told = complaint({**CLICKS, "onError": policy})
-        assert "option onError cannot be used here" in told
-        assert "needs keyFormat or valueFormat" in told
-    assert "option valueFormat: must be one of" in complaint({**CLICKS, "valueFormat": "xml"})
+        message = error_of({**CLICKS, "onError": policy})
+        assert "option onError cannot be used here" in message
+        assert "needs keyFormat or valueFormat" in message
+    assert "option valueFormat: must be one of" in error_of({**CLICKS, "valueFormat": "xml"})
     bad_version = {**CLICKS, "valueFormat": "avro", "valueSchemaVersion": "newest"}
-    assert "option valueSchemaVersion must be latest or a number" in complaint(bad_version)
+    assert "option valueSchemaVersion must be latest or a number" in error_of(bad_version)
 
 
 def test_options_of_the_sink() -> None:
@@ -218,7 +218,7 @@ def test_options_of_the_sink() -> None:
         write({"streamId": "q", "streamBatch": "7", "txnAppId": "nightly", "txnVersion": "4"}, streaming=False)
     with pytest.raises(OptionError, match=r"option kafka\.transactional\.id is not supported"):
         write({"kafka.transactional.id": "t"})
-    # One dictionary may serve both.
+    # The same dictionary may be used for reading and writing.
     assert write({"subscribe": "a", "startingOffsets": "earliest", "topic": "b"}).topic == "b"
 
 
@@ -233,6 +233,6 @@ def test_dead_letters_are_written_with_the_keys_of_producers() -> None:
     config = {"bootstrap.servers": "localhost:9092", "acks": "1"}
     assert read(keys).dead_letter_config == {**config, "max.request.size": "33554432"}
     assert read({**keys, "kafka.max.request.size": "7"}).dead_letter_config == {**config, "max.request.size": "7"}
-    # Keys that are not used may be wrong.
+    # Keys that are not used are not checked.
     assert read({"kafka.acks": "some"}).on_error == "fail"
-    assert "acks" in complaint({**CLICKS, "kafka.acks": "some", "valueFormat": "string", "onError": "dead-letter"})
+    assert "acks" in error_of({**CLICKS, "kafka.acks": "some", "valueFormat": "string", "onError": "dead-letter"})

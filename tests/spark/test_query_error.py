@@ -1,4 +1,4 @@
-"""Exceptions keep their class, their message and their details as texts of tracebacks."""
+"""Exceptions keep their class, their message and their details in the text of a traceback."""
 
 import traceback
 
@@ -27,7 +27,7 @@ PASSING = [RegistryDownError, SinkError, SourceError, UnavailableError]
 
 
 def through_spark(error: Exception) -> str:
-    """As a worker writes it, and Spark puts it into a text of its own."""
+    """Return the text that Spark makes of the traceback of a worker."""
     try:
         raise error
     except Exception:
@@ -51,7 +51,7 @@ def test_messages_of_several_lines_and_details_pass() -> None:
     assert (str(restored), restored.is_lasting, restored.details) == (str(error), False, {"sqlstate": "40001"})
 
 
-def test_the_last_of_a_chain_counts() -> None:
+def test_the_last_exception_of_a_chain_is_restored() -> None:
     try:
         try:
             raise SinkError("first")
@@ -70,8 +70,8 @@ def test_a_class_that_this_process_does_not_know() -> None:
     assert (type(restored), str(restored), restored.is_lasting) == (QueryError, "gone", True)
 
 
-def test_what_only_looks_like_a_note() -> None:
-    """Messages quote records."""
+def test_text_that_looks_like_a_note() -> None:
+    """Messages may quote records."""
     assert restore("[rookery-error {}]") is None
     assert restore("[rookery-error {not JSON}]") is None
     assert restore('a record: [rookery-error {"class": "x", "lasting": false}]') is None
@@ -80,7 +80,7 @@ def test_what_only_looks_like_a_note() -> None:
     assert (type(restored), str(restored)) == (DecodingError, str(quoting))
 
 
-def test_a_note_is_no_part_of_the_message() -> None:
+def test_a_note_is_not_part_of_the_message() -> None:
     assert str(OptionError("unknown option x")) == "unknown option x"
 
 

@@ -1,4 +1,4 @@
-"""What Spark writes to standard error goes to a file, and the reason why it does not start is told."""
+"""The standard error of Spark goes to a file, and the error for a failed start gives the reason."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ def test_a_jvm_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(PIPELINE)
     command = [sys.executable, "-m", "rookery.cli.main", "pipelines", "run", "p.yaml"]
     ran = subprocess.run(
-        [*command, "--set", "spark.driver.memory=nonsense"],
+        [*command, "--set", "spark.driver.memory=invalid"],
         cwd=tmp_path,
         env={**os.environ, "ROOKERY_STATE_DIR": str(tmp_path)},
         capture_output=True,
@@ -26,12 +26,12 @@ def test_a_jvm_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
     log = tmp_path / "pipelines" / "p.log"
     assert ran.returncode == 1
     assert ran.stderr == (
-        f"error: Spark did not start: Invalid maximum heap size: -Xmxnonsense. Its whole output is in {log}\n"
+        f"error: Spark did not start: Invalid maximum heap size: -Xmxinvalid. Its whole output is in {log}\n"
     )
     assert "Invalid maximum heap size" in log.read_text()
 
 
-def test_only_our_own_log_lines_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_log_lines_of_rookery_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log"
     with logging_to(log):
         logging.getLogger("py4j.clientserver").error("There was an exception while executing the Python Proxy")

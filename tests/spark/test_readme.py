@@ -1,4 +1,4 @@
-"""The README's example for Spark, as it stands there."""
+"""Runs the README's example for Spark without changes."""
 
 import re
 from pathlib import Path

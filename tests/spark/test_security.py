@@ -1,4 +1,4 @@
-"""Spark before brokers that encrypt and want a login: the options are those of Spark's own source."""
+"""Spark with brokers that require TLS and a login: the options are those of Spark's own source."""
 
 import ssl
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_query_logs_in_to_read_and_to_write(spark: "SparkSession", tmp_path: P
         }
         rows = spark.range(100).selectExpr("cast(id as string) as key", "cast(id * id as string) as value")
         rows.write.format("rookery").options(**options).option("topic", "squares").mode("append").save()
-        # As a stream, with offsets committed to a group: every client of the source and the sink.
+        # A stream with offsets committed to a group uses every client of the source and the sink.
         stream = spark.readStream.format("rookery").options(**options).option("subscribe", "squares")
         copying = (
             stream.option("startingOffsets", "earliest")

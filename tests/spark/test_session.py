@@ -1,4 +1,4 @@
-"""The processes of a session that `start_session` has started."""
+"""Sessions of `start_session` and their processes."""
 
 import os
 import sys
@@ -19,10 +19,10 @@ def test_workers_come_from_the_nursery(spark: "SparkSession") -> None:
     assert spark.sparkContext.pythonExec != python_of_tasks()
     loaded = spark.sparkContext.parallelize([0], 1).map(lambda _: "rookery.spark.nursery.preload" in sys.modules)
     assert loaded.collect() == [True]
-    assert os.environ["PYSPARK_PYTHON"] == python_of_tasks(), "what this process starts has no part in its nursery"
+    assert os.environ["PYSPARK_PYTHON"] == python_of_tasks(), "child processes must not use the nursery of this one"
 
 
-def test_a_spark_without_data_sources_in_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_without_data_sources_in_python_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.version.__version__", "3.5.9")
     assert compat.installed_version() == compat.SparkVersion(3, 5)
     with pytest.raises(SparkUnavailableError, match=r"Spark 3\.5 has no data sources in Python: .* 4\.0 or newer"):

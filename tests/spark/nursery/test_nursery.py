@@ -1,4 +1,4 @@
-"""Processes from the nursery beside those that an interpreter starts: nobody must be able to tell them apart."""
+"""Compares processes from the nursery with those of a plain interpreter: their behaviour must be the same."""
 
 import os
 import select
@@ -16,8 +16,8 @@ from rookery.spark.nursery.start import OPT_OUT, StartedNursery, preloaded_pytho
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a nursery needs Linux")
 
-# With ctypes: some versions of libffi keep a file open, and the nursery has it loaded.
-TELLS_ALL = """
+# Imports ctypes, because some versions of libffi keep a file open, and the nursery has it loaded.
+PRINTS_ITS_STATE = """
 import ctypes, os, sys, threading
 print(__name__, sys.argv[1:], os.getcwd(), sys.path[:3], os.environ["MINE"], os.environ["PYTHONPATH"])
 print(sys.stdin.read(), sorted(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")))
@@ -27,12 +27,12 @@ print("an error", file=sys.stderr)
 IS_PRELOADED = "import sys; print('numba' in sys.modules)"
 WAITS_FOR_A_SIGNAL = """
 import os, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (print("told"), sys.exit(5)))
+signal.signal(signal.SIGTERM, lambda *_: (print("terminated"), sys.exit(5)))
 print(os.getpid())
 while True:
     time.sleep(0.1)
 """
-# As Spark's daemon does: one process forks many.
+# Forks several processes, as Spark's daemon does.
 DRAWS_NUMBERS = """
 import os
 for _ in range(2):
@@ -63,7 +63,7 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedNursery
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """With a space, and a module `probe` to be run there."""
+    """A directory for the module `probe`, with a space in its name."""
     path = tmp_path / "of mine"
     path.mkdir()
     return path
@@ -90,32 +90,32 @@ def run(python: str, directory: Path, module: str, variables: Mapping[str, str] 
     return output, errors, process.returncode
 
 
-def test_a_process_has_all_that_it_was_given(nursery: StartedNursery, directory: Path) -> None:
+def test_a_process_gets_arguments_variables_and_files(nursery: StartedNursery, directory: Path) -> None:
     variables = {"MINE": "is here"}
-    told = run(nursery.script, directory, TELLS_ALL, variables)
-    assert told == run(python_of_tasks(), directory, TELLS_ALL, variables)
-    assert "__main__ ['some', 'arguments']" in told[0]
+    result = run(nursery.script, directory, PRINTS_ITS_STATE, variables)
+    assert result == run(python_of_tasks(), directory, PRINTS_ITS_STATE, variables)
+    assert "__main__ ['some', 'arguments']" in result[0]
     assert run(nursery.script, directory, IS_PRELOADED)[0] == "True\n"
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_it_ends_in_the_same_way(nursery: StartedNursery, directory: Path, end: str) -> None:
+def test_a_process_ends_in_the_same_way(nursery: StartedNursery, directory: Path, end: str) -> None:
     output, errors, exit_code = run(nursery.script, directory, ENDS[end])
     expected = run(python_of_tasks(), directory, ENDS[end])
-    # Of signals Java says what shells say.
+    # Java reports signals as shells do.
     assert (output, exit_code) == (expected[0], expected[2] if expected[2] >= 0 else 128 - expected[2])
     assert errors.splitlines()[-1:] == expected[1].splitlines()[-1:]
 
 
-def test_it_is_told_to_end(nursery: StartedNursery, directory: Path) -> None:
+def test_sigterm_is_passed_on(nursery: StartedNursery, directory: Path) -> None:
     launcher = start(nursery.script, directory, WAITS_FOR_A_SIGNAL)
     assert launcher.stdout is not None
     assert int(launcher.stdout.readline()) != launcher.pid
     launcher.terminate()
-    assert (launcher.communicate()[0], launcher.returncode) == ("told\n", 5)
+    assert (launcher.communicate()[0], launcher.returncode) == ("terminated\n", 5)
 
 
-def test_it_dies_with_its_launcher(nursery: StartedNursery, directory: Path) -> None:
+def test_a_process_dies_with_its_launcher(nursery: StartedNursery, directory: Path) -> None:
     launcher = start(nursery.script, directory, WAITS_FOR_A_SIGNAL)
     assert launcher.stdout is not None
     process = os.pidfd_open(int(launcher.stdout.readline()))
@@ -129,11 +129,11 @@ def test_workers_draw_different_numbers(nursery: StartedNursery, directory: Path
     assert len(set("".join(drawn).split())) == 8
 
 
-def test_what_was_loaded_otherwise_is_loaded_anew(nursery: StartedNursery, directory: Path) -> None:
+def test_other_variables_get_a_plain_interpreter(nursery: StartedNursery, directory: Path) -> None:
     variables = {"MINE": "", "PYTHONHASHSEED": "5"}
     assert run(nursery.script, directory, IS_PRELOADED, variables)[0] == "False\n"
-    assert run(nursery.script, directory, TELLS_ALL, variables) == run(
-        python_of_tasks(), directory, TELLS_ALL, variables
+    assert run(nursery.script, directory, PRINTS_ITS_STATE, variables) == run(
+        python_of_tasks(), directory, PRINTS_ITS_STATE, variables
     )
 
 
@@ -148,7 +148,7 @@ def test_what_was_loaded_otherwise_is_loaded_anew(nursery: StartedNursery, direc
         (("-c", "pass"), {}, False),
     ],
 )
-def test_only_what_a_new_interpreter_would_load_as_well(
+def test_only_requests_that_load_the_same_modules_are_served(
     arguments: tuple[str, ...], variables: dict[str, str], is_served: bool
 ) -> None:
     own = {"PYTHONHASHSEED": "0", "PYTHONPATH": "own", "OMP_NUM_THREADS": "1"}
@@ -185,7 +185,7 @@ signal.pause()
     assert not tmp_path.exists()
 
 
-def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nursery_can_be_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OPT_OUT, "0")
     assert preloaded_python() == python_of_tasks()
 

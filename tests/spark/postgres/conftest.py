@@ -1,4 +1,4 @@
-"""One PostgreSQL server for all of these tests; each takes tables of its own."""
+"""One PostgreSQL server for all of these tests; each uses its own tables."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -25,5 +25,5 @@ def connection(postgres: Postgres) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def table() -> str:
-    """A name that no other test has."""
+    """A unique name."""
     return f"table_{next(_NUMBERS)}"

@@ -1,4 +1,4 @@
-"""What PostgreSQL's server answers, as sentences, and whether it passes by itself."""
+"""Messages for errors of PostgreSQL's server, and whether an error is lasting."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def schema(connection: psycopg.Connection) -> Iterator[str]:
     [
         ("INSERT INTO refusing.orders VALUES (1, -1, 'a')", "23514", "violates check constraint", "Filter or change"),
         ("INSERT INTO refusing.orders VALUES (1, 1, NULL)", "23502", "null value in column", "Give the column a value"),
-        ("INSERT INTO refusing.orders VALUES (1, 1, 'a', 9)", "23503", "foreign key", "Write the rows that are"),
+        ("INSERT INTO refusing.orders VALUES (1, 1, 'a', 9)", "23503", "foreign key", "Write the referenced rows"),
         ("INSERT INTO refusing.orders VALUES (1, 1, 'a'), (1, 1, 'a')", "23505", "(id)=(1) already", "the sink's key"),
         ("INSERT INTO refusing.orders VALUES (1, 1, 'long')", "22001", "too long for type", "Cast or filter"),
         ("INSERT INTO nowhere.orders VALUES (1)", "42P01", "does not exist", "Create the table"),
@@ -36,7 +36,7 @@ def schema(connection: psycopg.Connection) -> Iterator[str]:
         ("DO $$ BEGIN RAISE 'no orders today'; END $$", "P0001", "no orders today", "A trigger or function"),
     ],
 )
-def test_what_the_server_refuses_is_told_with_what_to_change(
+def test_errors_of_the_server_say_what_to_change(
     postgres: Postgres, schema: str, statement: str, sqlstate: str, said: str, advice: str
 ) -> None:
     with pytest.raises(ServerError) as caught, connect(postgres.dsn) as connection:
@@ -58,13 +58,13 @@ def test_what_the_server_refuses_is_told_with_what_to_change(
         ("SELECT pg_terminate_backend(pg_backend_pid())", "57P01"),
     ],
 )
-def test_what_may_pass_by_itself(postgres: Postgres, statement: str, sqlstate: str) -> None:
+def test_transient_errors(postgres: Postgres, statement: str, sqlstate: str) -> None:
     with pytest.raises(ServerError) as caught, connect(postgres.dsn) as connection:
         connection.execute(statement)
     assert (caught.value.details, caught.value.is_lasting) == ({"sqlstate": sqlstate}, False)
 
 
-def test_a_server_that_is_not_there_may_come(postgres: Postgres) -> None:
+def test_an_unreachable_server_is_a_transient_error(postgres: Postgres) -> None:
     with pytest.raises(UnavailableError) as caught, connect("postgresql://u:hidden@127.0.0.1:1/d"):
         pass
     assert not caught.value.is_lasting
@@ -75,7 +75,7 @@ def test_a_server_that_is_not_there_may_come(postgres: Postgres) -> None:
     assert from_server(psycopg.ProgrammingError("wrong use")).is_lasting
 
 
-def test_long_rows_are_cut(postgres: Postgres, connection: psycopg.Connection, schema: str) -> None:
+def test_long_details_are_shortened(postgres: Postgres, connection: psycopg.Connection, schema: str) -> None:
     columns = ", ".join(f"c{number} text DEFAULT repeat('x', 50)" for number in range(40))
     connection.execute(f"CREATE TABLE refusing.wide (id int CHECK (id > 0), {columns})")
     with pytest.raises(ServerError) as caught, connect(postgres.dsn) as writing:

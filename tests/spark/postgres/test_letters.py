@@ -18,7 +18,7 @@ def pairs(letter: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((header["key"], header["value"]) for header in letter["headers"])
 
 
-def test_a_record_is_kept_as_it_was() -> None:
+def test_the_letter_of_a_record_is_the_record() -> None:
     places = {"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 5, "key": None, "value": b"\xff\0"}
     headers = [{"key": "own", "value": None}, {"key": ATTEMPT, "value": b"2"}]
     records = [{**places, "headers": headers}, {**places, "offset": 8, "key": b"k", "headers": None}]
@@ -35,8 +35,8 @@ def test_a_record_is_kept_as_it_was() -> None:
     ]
 
 
-def test_any_other_row_is_json() -> None:
-    """Also with times that Python does not have."""
+def test_the_letter_of_any_other_row_is_json() -> None:
+    """This includes times that Python lacks."""
     late = pa.array([0, 2**62, None], pa.int64())
     times = late.cast(pa.timestamp("us", tz="Europe/Berlin"))
     days = pa.array([0, -2_440_589, None], pa.int32()).cast(pa.date32())
@@ -72,7 +72,7 @@ def test_any_other_row_is_json() -> None:
     assert read_failure(pairs(letter)) == Failure(None, "PostgresError", "why", "TASK_PUT", "shop")
 
 
-def test_letters_are_kept_in_portions() -> None:
+def test_letters_are_split_into_portions() -> None:
     letters = pa.table({"value": pa.array([b"x" * 100] * 10)})
     parts = list(portions(letters, 300))
     assert len(parts) > 3

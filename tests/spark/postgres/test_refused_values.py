@@ -24,13 +24,13 @@ def times(*numbers: int | None) -> pa.Array:
         (pa.array([0, 2_145_042_905, 2_145_042_906], pa.int32()).cast(pa.date32()), 2, "is after the year 5874897"),
     ],
 )
-def test_what_postgres_cannot_hold(column: Any, row: int | None, why: str) -> None:
+def test_values_that_postgres_cannot_hold(column: Any, row: int | None, why: str) -> None:
     found = find_refused_values(pa.record_batch({"v": column}), {})
     assert [(refusal.row, refusal.column) for refusal in found] == ([] if row is None else [(row, "v")])
     assert all(refusal.why.startswith(why) for refusal in found)
 
 
-def test_the_limits_of_a_table_are_not_those_of_rows_that_delete() -> None:
+def test_the_limits_of_a_table_do_not_apply_to_rows_that_delete() -> None:
     batch = pa.record_batch({"k": pa.array([None, None, "ab"]), "d": pa.array([False, True, False])})
     required, short = {"k": Limits(is_required=True)}, {"k": Limits(length_max=1)}
     assert find_refused_values(batch, required, "d") == [RefusedValue(0, "k", "is null, and must not be")]
@@ -49,7 +49,7 @@ def test_a_nul_in_json(json: str, has_nul: bool) -> None:
     assert not find_refused_values(batch, {"j": Limits()})
 
 
-def test_the_row_can_be_found_by_what_is_said() -> None:
+def test_the_message_identifies_the_row() -> None:
     batch = pa.record_batch({"at": times(0, 1_700_000_000_000_000_000), "t": pa.array(["x" * 99, "\0"])})
     (refusal,) = find_refused_values(batch, {})
     assert describe(refusal, batch, ["at"]).endswith("in the row with at = 1700000000000000000")

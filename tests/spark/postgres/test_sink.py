@@ -1,4 +1,4 @@
-"""The sink against a real server, without Spark: its parts are called as the driver and the tasks call them."""
+"""The sink with a real server, without Spark: the tests call its parts as the driver and the tasks do."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ Rows = Sequence[tuple[int | None, str | None]]
 
 
 class DiedError(Exception):
-    """Stands for the death of a driver."""
+    """Simulates the death of a driver."""
 
 
 class Writer:
@@ -75,10 +75,10 @@ def test_the_last_row_of_a_key_wins(postgres: Postgres, connection: psycopg.Conn
     assert content(connection, table) == [(1, "last"), (2, "y")]
 
 
-def test_or_that_with_the_highest_order(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_the_row_with_the_highest_order_wins(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     Writer(postgres, table, order_column="name").write(0, [(1, "z"), (1, None)], [(1, "a")])
     assert content(connection, table) == [(1, "z")]
-    with pytest.raises(PostgresError, match="order column when is none of id, name"):
+    with pytest.raises(PostgresError, match="order column when is not among id, name"):
         Writer(postgres, table, order_column="when").write(1, [(1, "z")])
 
 
@@ -90,7 +90,7 @@ def test_without_keys_rows_are_added(postgres: Postgres, connection: psycopg.Con
     assert content(connection, table) == [(1, "a")] * 3
 
 
-def test_keys_alone_are_a_table_too(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_a_table_may_consist_of_keys_only(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     writer = Writer(postgres, table, key_columns=["id", "name"])
     writer.write(0, [(1, "a"), (1, "a"), (1, "b")])
     writer.write(1, [(1, "a")])
@@ -109,7 +109,7 @@ def test_rows_can_be_deleted(postgres: Postgres, connection: psycopg.Connection,
 
     write(0, [(1, "a"), (2, "b"), (3, None)])
     write(1, [(1, None), (2, None), (2, "again")])
-    # What deletes without a key, deletes nothing.
+    # A row without a key deletes nothing.
     write(2, [(None, None)])
     assert content(connection, table) == [(2, "again")]
     with pytest.raises(PostgresError, match="needs key_columns"):
@@ -118,7 +118,7 @@ def test_rows_can_be_deleted(postgres: Postgres, connection: psycopg.Connection,
 
 @pytest.mark.parametrize("step", [Step.STAGED, Step.MERGED, Step.COMMITTED])
 @pytest.mark.parametrize("keys", [["id"], []])
-def test_a_batch_is_there_once_wherever_the_driver_dies(
+def test_a_batch_is_written_once_wherever_the_driver_dies(
     postgres: Postgres, connection: psycopg.Connection, table: str, step: Step, keys: list[str]
 ) -> None:
     Writer(postgres, table, key_columns=keys).write(0, [(1, "a")])
@@ -133,7 +133,7 @@ def test_a_batch_is_there_once_wherever_the_driver_dies(
     assert staging_tables(connection) == 0
 
 
-def test_a_commit_that_the_server_never_saw(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_a_commit_that_did_not_reach_the_server(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     def on_step(step: Step) -> None:
         if step is Step.MERGED:
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
@@ -163,7 +163,7 @@ def test_texts_that_are_the_same_key(
     assert [row[0] for row in content(connection, table)] == [2]
 
 
-def test_attempts_that_do_not_count_leave_nothing(
+def test_tables_of_attempts_that_do_not_count_are_dropped(
     postgres: Postgres, connection: psycopg.Connection, table: str
 ) -> None:
     writer = Writer(postgres, table)
@@ -177,13 +177,13 @@ def test_attempts_that_do_not_count_leave_nothing(
     assert speculative[0].name != counted[0].name
 
 
-def test_a_driver_believed_dead_is_fenced(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_a_replaced_driver_is_fenced(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     zombie = Writer(postgres, table)
     zombie.write(0, [(1, "a")])
     zombie.sink.begin(SCHEMA, 1)
     staged = zombie.stage([(2, "zombie")])
     alive = Writer(postgres, table)
-    # It is fenced from the moment of the claim on, before the other has written anything.
+    # The claim fences it, even before the other driver has written anything.
     assert alive.sink.begin(SCHEMA, 1)
     with pytest.raises(FencedError, match="another run has taken over"):
         zombie.sink.publish(SCHEMA, 1, staged)
@@ -194,8 +194,8 @@ def test_a_driver_believed_dead_is_fenced(postgres: Postgres, connection: psycop
     assert staging_tables(connection) == 0
 
 
-def test_two_drivers_at_the_same_moment(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
-    """The claim waits for the commit of who was first, and the batch is then a replay."""
+def test_two_concurrent_drivers(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    """The claim waits for the commit of the first driver; the batch is then a replay."""
     first = Writer(postgres, table)
     first.sink.begin(SCHEMA, 0)
     first.sink.publish(SCHEMA, 0, first.stage([(1, "a")]))
@@ -204,7 +204,7 @@ def test_two_drivers_at_the_same_moment(postgres: Postgres, connection: psycopg.
     assert second.sink.begin(SCHEMA, 1)
 
 
-def test_sinks_do_not_know_each_other(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_sinks_are_independent(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     first, second = Writer(postgres, table, sink_id="one"), Writer(postgres, table, sink_id="two")
     first.sink.begin(SCHEMA, 0)
     staged = first.stage([(1, "a")])
@@ -213,7 +213,7 @@ def test_sinks_do_not_know_each_other(postgres: Postgres, connection: psycopg.Co
     assert content(connection, table) == [(1, "a"), (2, "b")]
 
 
-def test_the_ledger_is_open_to_read(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_the_ledger_can_be_queried(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     writer = Writer(postgres, table)
     writer.write(7, [(1, "a")])
     query = sql.SQL("SELECT claim, batch, row_count FROM {} WHERE sink = %s").format(sql.Identifier(LEDGER))
@@ -221,17 +221,17 @@ def test_the_ledger_is_open_to_read(postgres: Postgres, connection: psycopg.Conn
     assert writer.write(3, [(9, "old")]).is_replay
 
 
-def test_a_schema_of_its_own(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_a_table_in_another_schema(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     connection.execute("CREATE SCHEMA IF NOT EXISTS sales")
     Writer(postgres, f"sales.{table}").write(0, [(1, "a")])
     query = sql.SQL("SELECT name FROM {}").format(sql.Identifier("sales", table))
     assert connection.execute(query).fetchall() == [("a",)]
     assert staging_tables(connection) == 0
-    with pytest.raises(PostgresError, match="is no table"):
+    with pytest.raises(PostgresError, match="is not the name of a table"):
         Writer(postgres, "a.b.c")
 
 
-def test_wrong_tables_are_refused_before_anything_is_staged(
+def test_unsuitable_tables_are_errors_before_staging(
     postgres: Postgres, connection: psycopg.Connection, table: str
 ) -> None:
     connection.execute(sql.SQL("CREATE TABLE {} (id int PRIMARY KEY, label text)").format(sql.Identifier(table)))
@@ -262,14 +262,14 @@ def test_errors_never_show_a_password(postgres: Postgres, dsn: str) -> None:
     assert "hunter2" not in repr(sink.staging(SCHEMA))
 
 
-def test_rows_that_a_crash_of_the_server_took_away_are_missed() -> None:
-    """The staging table is not logged: the crash leaves it there, and empty."""
+def test_the_loss_of_staged_rows_in_a_crash_is_detected() -> None:
+    """The staging table is not logged: after the crash it exists, but is empty."""
     with running_postgres(synchronous_commit="on") as server:
         writer = Writer(server, "orders")
         writer.sink.begin(SCHEMA, 0)
         staged = writer.stage([(1, "a")], [(2, "b")])
         server.crash()
-        with pytest.raises(PostgresError, match="of 1 rows staged for orders, 0 are there"):
+        with pytest.raises(PostgresError, match="of 1 rows staged for orders, only 0 are left"):
             writer.sink.publish(SCHEMA, 0, staged)
         assert Writer(server, "orders").write(0, [(1, "a")], [(2, "b")]) == Outcome(2, is_replay=False)
         with psycopg.connect(server.dsn) as connection:
@@ -286,12 +286,12 @@ def test_rows_that_a_crash_of_the_server_took_away_are_missed() -> None:
         ),
     ],
 )
-def test_a_row_that_is_refused_is_named(postgres: Postgres, table: str, rows: Rows, message: str) -> None:
+def test_the_error_names_a_refused_row(postgres: Postgres, table: str, rows: Rows, message: str) -> None:
     with pytest.raises(PostgresError, match=f"table {table}: {message}"):
         Writer(postgres, table).write(0, rows)
 
 
-def test_or_taken_by_who_wants_it(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_on_refused_gets_refused_rows(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     refused: list[tuple[Any, str]] = []
     writer = Writer(
         postgres, table, on_refused=lambda rows, reasons: refused.extend(zip(rows.to_pylist(), reasons, strict=True))
@@ -306,8 +306,8 @@ def test_or_taken_by_who_wants_it(postgres: Postgres, connection: psycopg.Connec
     assert refused[0][1] == "column id (int64) is null, and must not be, in the row with id = None"
 
 
-def waiting(connection: psycopg.Connection, table: str) -> list[tuple[int, list[str]]]:
-    """Dead letters that are not in their topic yet: their batch, and their values."""
+def pending_letters(connection: psycopg.Connection, table: str) -> list[tuple[int, list[str]]]:
+    """Return the batches and values of dead letters that have not been sent yet."""
     query = sql.SQL("SELECT batch, letters FROM {} WHERE sink = %s ORDER BY 1, number").format(sql.Identifier(OUTBOX))
     found = connection.execute(query, (f"sink of {table}",)).fetchall()
     return [
@@ -317,10 +317,10 @@ def waiting(connection: psycopg.Connection, table: str) -> list[tuple[int, list[
 
 
 @pytest.mark.parametrize("step", [Step.STAGED, Step.MERGED, Step.COMMITTED])
-def test_dead_letters_are_there_with_their_batch(
+def test_dead_letters_are_stored_with_their_batch(
     postgres: Postgres, connection: psycopg.Connection, table: str, step: Step
 ) -> None:
-    """Attempts that do not count have none; where the batch is not written, neither are they."""
+    """Letters of attempts that do not count are dropped; letters of a batch that is not written are not stored."""
     letters = DeadLetters({}, "lost", "shop")
     dying = Writer(postgres, table, dead_letters=letters, dies_at=step)
     dying.sink.begin(SCHEMA, 0)
@@ -329,15 +329,15 @@ def test_dead_letters_are_there_with_their_batch(
         dying.sink.publish(SCHEMA, 0, dying.stage([(1, "a"), (2, "\0")], [(None, "b"), (None, "c")]))
     expected = [(0, [r'{"id":2,"name":"\u0000"}']), (0, ['{"id":null,"name":"b"}', '{"id":null,"name":"c"}'])]
     is_there = step is Step.COMMITTED
-    assert waiting(connection, table) == (expected if is_there else [])
+    assert pending_letters(connection, table) == (expected if is_there else [])
     again = Writer(postgres, table, dead_letters=letters)
     assert again.write(0, [(1, "a"), (2, "\0")], [(None, "b"), (None, "c")]).is_replay is is_there
-    assert waiting(connection, table) == expected
+    assert pending_letters(connection, table) == expected
     assert content(connection, table) == [(1, "a")]
     assert staging_tables(connection) == 0
 
 
-def test_refused_rows_go_one_way(postgres: Postgres, table: str) -> None:
+def test_on_refused_and_dead_letters_exclude_each_other(postgres: Postgres, table: str) -> None:
     letters = DeadLetters({}, "lost")
     with pytest.raises(PostgresError, match="set one of them"):
         Writer(postgres, table, dead_letters=letters, on_refused=lambda rows, reasons: None)
@@ -351,7 +351,7 @@ def test_refused_rows_go_one_way(postgres: Postgres, table: str) -> None:
         ("jsonb", r'"\\u0000"', r'"\u0000"', "has a NUL character, which PostgreSQL's jsonb cannot hold"),
     ],
 )
-def test_what_only_the_table_refuses(
+def test_limits_of_the_table(
     postgres: Postgres, connection: psycopg.Connection, table: str, column: str, good: str, bad: str | None, why: str
 ) -> None:
     create = sql.SQL("CREATE TABLE {} (id bigint PRIMARY KEY, name {})")

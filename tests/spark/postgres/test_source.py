@@ -1,4 +1,4 @@
-"""The source against a real server, without Spark: parts are planned and read as the driver and the tasks do."""
+"""The source with a real server, without Spark: the tests plan and read parts as the driver and the tasks do."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,7 +15,7 @@ from tests.support.postgres import Postgres
 
 
 def read(postgres: Postgres, **choice: Any) -> list[list[dict[str, Any]]]:
-    """The rows of each part."""
+    """Return the rows of each part."""
     planned = {"table": None, "query": None, "partition_column": None, "partitions": 1} | choice
     parts = plan_parts(postgres.dsn, **planned)
     return [[row for batch in read_part(part) for row in batch.to_pylist()] for part in parts]
@@ -26,7 +26,7 @@ def rows_of(postgres: Postgres, query: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_every_type_has_its_own(postgres: Postgres) -> None:
+def test_every_type_is_mapped(postgres: Postgres) -> None:
     query = """
         SELECT true AS b, 1::int2 AS s, 2 AS i, 3::int8 AS l, 1.5::float4 AS f, 2.5::float8 AS d, 'tä,"xt'::text AS t,
         'v'::varchar(5) AS v, 1.25::numeric(10,2) AS n, 1.5::numeric AS m, '2024-02-29'::date AS day,
@@ -67,7 +67,7 @@ def test_every_type_has_its_own(postgres: Postgres) -> None:
     assert (row["t"], row["j"], row["span"]) == ('tä,"xt', '{"a": 1}', "1 day")
 
 
-def test_null_empty_and_line_ends_stay_apart(postgres: Postgres) -> None:
+def test_null_empty_texts_and_line_ends_are_distinguished(postgres: Postgres) -> None:
     found = rows_of(postgres, "SELECT * FROM (VALUES (NULL), (''), ('a\nb'), ('\"'), ('\\.'), ('null')) AS v(t)")
     assert [row["t"] for row in found] == [None, "", "a\nb", '"', "\\.", "null"]
     assert rows_of(postgres, "SELECT NULL::int AS i, NULL::bool AS b, NULL::timestamptz AS t") == [
@@ -78,13 +78,13 @@ def test_null_empty_and_line_ends_stay_apart(postgres: Postgres) -> None:
 
 
 @pytest.mark.parametrize(("sign", "moment"), [("", datetime(9999, 12, 31, 23, 59, 59)), ("-", datetime(1, 1, 1))])
-def test_infinity_is_what_it_is_to_sparks_own_source(postgres: Postgres, sign: str, moment: datetime) -> None:
+def test_infinity_is_read_as_by_sparks_jdbc_source(postgres: Postgres, sign: str, moment: datetime) -> None:
     kinds = ", ".join(f"v::{kind} AS {kind}" for kind in ("timestamptz", "timestamp", "date"))
     (row,) = rows_of(postgres, f"SELECT {kinds} FROM (VALUES ('{sign}infinity')) AS given(v)")
     assert row == {"timestamptz": moment.replace(tzinfo=UTC), "timestamp": moment, "date": moment.date()}
 
 
-def test_dates_that_python_does_not_have(postgres: Postgres) -> None:
+def test_dates_that_python_lacks(postgres: Postgres) -> None:
     query = "SELECT '5874897-12-31'::date AS d UNION ALL SELECT '4714-11-24 BC'::date"
     (part,) = plan_parts(postgres.dsn, table=None, query=query, partition_column=None, partitions=1)
     (batch,) = read_part(part)
@@ -99,7 +99,7 @@ def test_dates_that_python_does_not_have(postgres: Postgres) -> None:
         ("ARRAY['-infinity'::date]", "column v holds an array with infinity"),
     ],
 )
-def test_arrays_that_spark_does_not_have_are_refused(postgres: Postgres, value: str, message: str) -> None:
+def test_arrays_that_spark_lacks_are_errors(postgres: Postgres, value: str, message: str) -> None:
     with pytest.raises(PostgresError, match=message):
         rows_of(postgres, f"SELECT {value} AS v")
     assert rows_of(postgres, """SELECT ARRAY['[[', 'infinity"'] AS v""") == [{"v": '["[[","infinity\\""]'}]
@@ -110,7 +110,7 @@ def test_queries_may_end_in_a_comment(postgres: Postgres, end: str) -> None:
     assert rows_of(postgres, f"SELECT 1 AS i{end}") == [{"i": 1}]
 
 
-def test_no_rows_are_no_rows(postgres: Postgres) -> None:
+def test_an_empty_result(postgres: Postgres) -> None:
     assert rows_of(postgres, "SELECT 1 AS i WHERE false;") == []
 
 
@@ -126,7 +126,7 @@ def test_no_rows_are_no_rows(postgres: Postgres) -> None:
         ("generate_series(1, 0)", "int4", 4),
     ],
 )
-def test_parts_hold_every_row_once(postgres: Postgres, values: str, kind: str, count: int) -> None:
+def test_every_row_is_in_one_part(postgres: Postgres, values: str, kind: str, count: int) -> None:
     query = f"SELECT v::{kind} AS k FROM {values} AS v UNION ALL SELECT NULL"
     parts = read(postgres, query=query, partition_column="k", partitions=count)
     everything = [row["k"] for part in parts for row in part]
@@ -144,7 +144,7 @@ def test_tables_are_read_by_name(postgres: Postgres, connection: psycopg.Connect
     assert read(postgres, table=f"sales.{table}") == [[{"Mixed, {case} %s": 1}]]
 
 
-def test_much_comes_in_batches(postgres: Postgres) -> None:
+def test_large_results_are_split_into_batches(postgres: Postgres) -> None:
     (part,) = plan_parts(
         postgres.dsn,
         table=None,
@@ -161,15 +161,15 @@ def test_much_comes_in_batches(postgres: Postgres) -> None:
     ("choice", "message"),
     [
         ({}, "a table or a query"),
-        ({"table": "a", "query": "b"}, "not both"),
+        ({"table": "a", "query": "b"}, "either a table or a query"),
         ({"table": "missing"}, 'relation "missing" does not exist'),
-        ({"query": "SELECT 1 AS a, 2 AS a"}, "column a is there 2 times"),
+        ({"query": "SELECT 1 AS a, 2 AS a"}, "column a exists 2 times"),
         ({"query": "SELEC"}, "the query cannot be read: syntax error"),
         ({"query": "SELECT 1 AS a", "partitions": 2}, "need a partition_column"),
         ({"query": "SELECT 1 AS a", "partitions": 2, "partition_column": "b"}, 'column "b" does not exist'),
         ({"query": "SELECT 'x' AS a", "partitions": 2, "partition_column": "a"}, "whole numbers, dates or times"),
     ],
 )
-def test_wrong_wishes_are_explained(postgres: Postgres, choice: dict[str, Any], message: str) -> None:
+def test_invalid_arguments(postgres: Postgres, choice: dict[str, Any], message: str) -> None:
     with pytest.raises(PostgresError, match=message):
         read(postgres, **choice)

@@ -1,4 +1,4 @@
-"""Which tables fit which rows, and what arrives in them, for every type."""
+"""Compatibility of tables and rows, and the written values, for every type."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -23,7 +23,7 @@ def schema_of(**kinds: spark.DataType) -> spark.StructType:
     return spark.StructType([spark.StructField(name, kind) for name, kind in kinds.items()])
 
 
-# Spark's type, its Arrow type, a value, and what the database gives for it.
+# Spark's type, its Arrow type, a value, and the value that the database returns.
 VALUES: list[tuple[spark.DataType, pa.DataType, Any, str]] = [
     (spark.BooleanType(), pa.bool_(), True, "boolean"),
     (spark.ByteType(), pa.int8(), -128, "smallint"),
@@ -50,7 +50,7 @@ VALUES: list[tuple[spark.DataType, pa.DataType, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "arrow", "value", "shown"), VALUES, ids=lambda value: str(value)[:24])
-def test_every_type_arrives(
+def test_every_type_is_written(
     postgres: Postgres, connection: psycopg.Connection, table: str, kind: Any, arrow: Any, value: Any, shown: str
 ) -> None:
     schema = schema_of(v=kind)
@@ -78,7 +78,7 @@ def test_every_type_arrives(
         (spark.DateType(), pa.date32(), -2_440_588, "4714-11-24 BC"),
     ],
 )
-def test_times_arrive_that_python_does_not_have(
+def test_times_that_python_lacks_are_written(
     postgres: Postgres, connection: psycopg.Connection, table: str, kind: Any, arrow: Any, number: int, shown: str
 ) -> None:
     schema = schema_of(v=kind, many=spark.ArrayType(kind))
@@ -108,7 +108,7 @@ def test_times_arrive_that_python_does_not_have(
         (spark.ArrayType(spark.StructType()), "jsonb"),
     ],
 )
-def test_what_fits(
+def test_compatible_types(
     postgres: Postgres, connection: psycopg.Connection, table: str, kind: spark.DataType, column: str
 ) -> None:
     create(connection, table, f"v {column}")
@@ -133,7 +133,7 @@ def test_what_fits(
         (spark.LongType(), "bigint, w int NOT NULL DEFAULT 0", ""),
     ],
 )
-def test_what_does_not_fit(
+def test_incompatible_types(
     postgres: Postgres, connection: psycopg.Connection, table: str, kind: spark.DataType, column: str, problem: str
 ) -> None:
     create(connection, table, f"v {column}")
@@ -157,7 +157,7 @@ def test_keys_need_a_unique_index(postgres: Postgres, connection: psycopg.Connec
     assert check_table(postgres.dsn, table, schema, ["a"]) == []
 
 
-def test_texts_are_parsed_and_never_cut(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+def test_texts_are_parsed_and_never_truncated(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
     connection.execute("DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('fine', 'low')")
     create(connection, table, "id uuid PRIMARY KEY, j jsonb, short varchar(3), feeling mood")
     kinds = {name: spark.StringType() for name in ("id", "j", "short", "feeling")}

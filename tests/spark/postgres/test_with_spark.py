@@ -1,4 +1,4 @@
-"""The sink and the source in Spark: what the other tests call directly, called by a query."""
+"""The sink and the source in queries of Spark; the other tests call their parts directly."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def run(spark: "SparkSession", directory: Path, write: "Callable[[DataFrame, int], Any]") -> None:
-    """A query over the lines of the files in a directory, with a checkpoint beside it."""
+    """Run a query over the lines of the files in a directory, with a checkpoint next to it."""
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(directory))
     rows = lines.selectExpr("try_cast(split(value, ',')[0] as bigint) AS id", "split(value, ',')[1] AS name")
     query = (
@@ -48,13 +48,13 @@ def test_a_query_writes_each_batch_once(
 
     def on_step(step: Step) -> None:
         if step is Step.COMMITTED:
-            raise RuntimeError("the driver dies behind the commit")
+            raise RuntimeError("the driver dies after the commit")
 
     outcomes: list[Outcome] = []
     options: dict[str, Any] = {"dsn": postgres.dsn, "table": table, "sink_id": table}
     with pytest.raises(Exception, match="the driver dies"):
         run(spark, directory, PostgresSink(**options, on_step=on_step))
-    # The same process runs the query again, with the claim of a new run.
+    # Run the query again in the same process; the new run makes a new claim.
     (directory / "2").write_text("3,c\n")
     sink = PostgresSink(**options)
     run(spark, directory, lambda rows, batch_id: outcomes.append(sink(rows, batch_id)))
@@ -65,7 +65,7 @@ def test_a_query_writes_each_batch_once(
     assert claims == 2
 
 
-def test_a_query_goes_on_without_rows_that_are_refused(
+def test_a_query_continues_without_refused_rows(
     spark: "SparkSession", postgres: Postgres, connection: psycopg.Connection, table: str, tmp_path: Path
 ) -> None:
     directory, kept = tmp_path / "lines", tmp_path / "kept"
@@ -88,7 +88,7 @@ def test_a_query_goes_on_without_rows_that_are_refused(
 
 
 def letters_in(broker: EmbeddedBroker, topic: str) -> list[tuple[Any, str]]:
-    """The rows, and what is wrong with each."""
+    """Return the rows, and the reason of each."""
     config = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
     with Consumer[bytes, bytes](config) as consumer:
         found = consumer.read_arrow(topic).select(["value", "headers"]).to_pylist()
@@ -108,7 +108,7 @@ def test_a_dead_letter_is_sent_once_wherever_the_driver_dies(
     topic: str,
     step: Step,
 ) -> None:
-    """The replay finds the batch written, and sends what is left to send, whatever its own rows are."""
+    """The replay finds that the batch is written and sends the pending letters, whatever its own rows are."""
     broker.create_topic(topic)
 
     def on_step(found: Step) -> None:
@@ -128,7 +128,7 @@ def test_a_dead_letter_is_sent_once_wherever_the_driver_dies(
     assert left == 0
 
 
-def test_rows_come_back_as_they_were_written(spark: "SparkSession", postgres: Postgres, table: str) -> None:
+def test_rows_survive_a_round_trip(spark: "SparkSession", postgres: Postgres, table: str) -> None:
     schema = (
         "id bigint, name string, price decimal(10,2), at timestamp, raw binary, tags array<string>,"
         " place struct<city:string,zip:int>, counts map<string,int>, gone boolean"

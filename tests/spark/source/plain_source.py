@@ -1,4 +1,7 @@
-"""The source under another name, with the stream reader of Spark 4.0 and 4.1 in every version."""
+"""The source under another name, with the stream reader of Spark 4.0 and 4.1 in every version.
+
+A separate module, because it is pickled by value.
+"""
 
 from pyspark.sql.types import StructType
 

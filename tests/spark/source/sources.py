@@ -1,4 +1,4 @@
-"""Topics with known records, and plans to read them: what tests of the source share."""
+"""Topics with known records and plans to read them, shared by the tests of the source."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ def producer(broker: EmbeddedBroker, **config: str) -> Iterator[Producer[bytes, 
 
 
 def make_topic(broker: EmbeddedBroker, admin: Admin, topic: str, *, partitions: int = 2, records: int = 10) -> None:
-    """`records` in each partition, with the times 1000, 1001, ..."""
+    """Create a topic with `records` records in each partition, with the times 1000, 1001, ..."""
     admin.create_topics([NewTopic(topic, partitions, configs={"retention.ms": "-1"})])
     with producer(broker) as sender:
         for index in range(records):

@@ -1,4 +1,4 @@
-"""How much a micro-batch takes."""
+"""The number of offsets in a micro-batch, and its delay."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,12 +24,12 @@ def test_shares_are_in_proportion_to_the_lag() -> None:
     assert lags(starts, ends) == {ZERO: 900, ONE: 100}
 
 
-def test_nobody_starves() -> None:
+def test_every_partition_with_a_lag_gets_an_offset() -> None:
     assert share(5, {ZERO: 0, ONE: 0}, {ZERO: 10**9, ONE: 1}) == {ZERO: 4, ONE: 1}
 
 
 @given(PLACES, st.integers(1, 10**9))
-def test_a_share_moves_on_and_not_too_far(places: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
+def test_a_share_advances_and_does_not_pass_the_end(places: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
     starts: Offsets = {tp: start for tp, (start, _) in places.items()}
     ends: Offsets = {tp: start + lag for tp, (start, lag) in places.items()}
     shared = share(limit, starts, ends)
@@ -51,26 +51,26 @@ def test_shares_reach_the_end(places: dict[TopicPartition, tuple[int, int]], par
 
 
 def test_a_limit_in_bytes() -> None:
-    behind = {ZERO: 1000, ONE: 1000}
+    partition_lags = {ZERO: 1000, ONE: 1000}
     samples = {ZERO: StoredRun(1000, 10), ONE: StoredRun(1000, 1)}
-    # 100 kB and 1 MB: a tenth of them is a tenth of the offsets.
-    assert offsets_within(110_000, behind, samples) == 200
-    assert offsets_within(1_100_000, behind, samples) is None
-    assert offsets_within(1, behind, samples) == 1
+    # 100 kB and 1 MB: a limit of a tenth of that is a tenth of the offsets.
+    assert offsets_within(110_000, partition_lags, samples) == 200
+    assert offsets_within(1_100_000, partition_lags, samples) is None
+    assert offsets_within(1, partition_lags, samples) == 1
 
 
-def test_what_was_not_measured_is_taken_to_be_as_the_rest() -> None:
-    behind = {ZERO: 1000, ONE: 1000}
-    assert offsets_within(100_000, behind, {ZERO: StoredRun(1000, 10)}) == 1000
-    assert offsets_within(100_000, behind, {}) is None
-    assert offsets_within(100_000, behind, {ZERO: StoredRun(0, 0)}) is None
+def test_a_partition_without_a_sample_counts_as_average() -> None:
+    partition_lags = {ZERO: 1000, ONE: 1000}
+    assert offsets_within(100_000, partition_lags, {ZERO: StoredRun(1000, 10)}) == 1000
+    assert offsets_within(100_000, partition_lags, {}) is None
+    assert offsets_within(100_000, partition_lags, {ZERO: StoredRun(0, 0)}) is None
 
 
-def test_the_gate_waits_for_more_but_not_for_ever() -> None:
+def test_the_gate_waits_for_more_until_the_delay_has_passed() -> None:
     clock = ManualClock()
     gate = Gate(clock=clock)
     limits = Limits(min_offsets=10, max_delay_s=60)
-    assert gate.opens(1, limits), "what is there at first is not held back"
+    assert gate.opens(1, limits), "the first call is never delayed"
     assert not gate.opens(9, limits)
     assert gate.opens(10, limits)
     clock.advance(59_000)
@@ -81,8 +81,8 @@ def test_the_gate_waits_for_more_but_not_for_ever() -> None:
     assert gate.opens(9, Limits())
 
 
-def test_the_gate_of_a_topic_that_is_empty_at_first() -> None:
-    """Spark's connector takes the time from its first trigger, whatever that found."""
+def test_the_gate_of_an_initially_empty_topic() -> None:
+    """Spark's connector measures the delay from its first trigger, even if that found no records."""
     clock = ManualClock()
     gate = Gate(clock=clock)
     limits = Limits(min_offsets=10, max_delay_s=60)
@@ -91,6 +91,6 @@ def test_the_gate_of_a_topic_that_is_empty_at_first() -> None:
     assert not gate.opens(1, limits)
     clock.advance(1000)
     assert not gate.opens(0, limits)
-    assert not gate.opens(1, limits), "nothing was held back, and the time began anew"
+    assert not gate.opens(1, limits), "nothing was held back, and the delay restarted"
     clock.advance(60_000)
     assert gate.opens(1, limits)

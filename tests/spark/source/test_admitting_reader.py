@@ -1,4 +1,4 @@
-"""The stream reader as Spark 4.2 and newer call it. What it reads is tested in test_stream_reader."""
+"""The stream reader as Spark 4.2 and newer call it. test_stream_reader tests which records it reads."""
 
 import pytest
 
@@ -28,15 +28,15 @@ def open_stream(broker: EmbeddedBroker, topic: str, **options: str) -> Admitting
         ({"maxOffsetsPerTrigger": "6", "maxBytesPerTrigger": "1m"}, ReadMaxRows(6)),
         ({"minOffsetsPerTrigger": "3"}, ReadMinRows(3)),
         ({"maxBytesPerTrigger": "22k"}, ReadMaxBytes(22 * 1024)),
-        # ReadAllAvailable would be Trigger.Once.
+        # ReadAllAvailable would mean Trigger.Once.
         ({}, ReadMaxRows(2**63 - 1)),
     ],
 )
-def test_spark_is_told_one_limit(broker: EmbeddedBroker, topic: str, options: dict[str, str], limit: ReadLimit) -> None:
+def test_spark_gets_one_limit(broker: EmbeddedBroker, topic: str, options: dict[str, str], limit: ReadLimit) -> None:
     assert open_stream(broker, topic, **options).getDefaultReadLimit() == limit
 
 
-def test_all_limits_are_kept_unless_spark_asks_for_everything(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_all_limits_apply_unless_spark_requests_everything(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=10)
     reader = open_stream(broker, topic, maxOffsetsPerTrigger="6")
     start = reader.initialOffset()
@@ -47,7 +47,7 @@ def test_all_limits_are_kept_unless_spark_asks_for_everything(broker: EmbeddedBr
     assert reader.reportLatestOffset() == {topic: {"0": 10}}
 
 
-def test_available_now_ends_with_what_was_there(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_available_now_stops_at_the_ends_of_its_start(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
     reader = open_stream(broker, topic)
     reader.prepareForTriggerAvailableNow()

@@ -1,4 +1,4 @@
-"""The stream reader as Spark 4.0 and 4.1 call it, which newer ones can, too: so these tests run with every version."""
+"""The stream reader as Spark 4.0 and 4.1 call it. Newer versions can run it as well, so the tests need no old Spark."""
 
 import pickle
 from pathlib import Path
@@ -29,7 +29,7 @@ LIMITED = {"trigger": "processing-time", "maxOffsetsPerTrigger": "4"}
 
 
 class Query:
-    """What Spark keeps of a query, and asks its reader for: the end of each micro-batch, and which are finished."""
+    """The part of Spark: stores the end of each micro-batch and which are finished, and calls the reader."""
 
     def __init__(self, broker: EmbeddedBroker, topic: str, **options: str) -> None:
         self._broker = broker
@@ -42,13 +42,13 @@ class Query:
         return PlainReader(plan_for(self._broker, self._options, streaming=True))
 
     def restart(self) -> None:
-        """Spark first names the last end that it has written down."""
+        """Open a new reader. Spark first passes the last end of its checkpoint to it."""
         self.reader = self._open()
         if self._ends:
             assert self.reader.partitions(self._ends[-1], self._ends[-1]) == []
 
     def run_batch(self, *, dies: bool = False) -> list[bytes] | None:
-        """The values of the next micro-batch, or of the one that was not finished; None if there is none."""
+        """Return the values of the next micro-batch, or of the unfinished one; None if there is none."""
         if len(self._ends) == len(self._finished):
             end = self.reader.latestOffset()
             if self._finished and end == self._finished[-1]:
@@ -72,7 +72,7 @@ def send(broker: EmbeddedBroker, topic: str, *values: bytes) -> None:
 @pytest.mark.parametrize(
     "trigger", [{}, {"trigger": "once"}, {"trigger": "available-now", "maxOffsetsPerTrigger": "1"}]
 )
-def test_the_only_micro_batch_of_a_query_has_everything(
+def test_the_only_micro_batch_of_a_query_reads_everything(
     broker: EmbeddedBroker, admin: Admin, topic: str, trigger: dict[str, str]
 ) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
@@ -84,17 +84,17 @@ def test_the_only_micro_batch_of_a_query_has_everything(
     assert query.run_batch() == [b"new"]
 
 
-def test_limits_are_kept_with_a_trigger_that_goes_on(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_limits_apply_with_a_repeating_trigger(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=6)
     query = Query(broker, topic, **LIMITED)
     assert [query.run_batch() for _ in range(4)] == [[], [b"v0", b"v1", b"v2", b"v3"], [b"v4", b"v5"], None]
 
 
 @pytest.mark.parametrize("limit", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"])
-def test_limits_without_a_trigger_are_refused_and_the_version_is_named(
+def test_limits_without_a_trigger_are_errors_that_name_the_version(
     broker: EmbeddedBroker, topic: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Trigger.AvailableNow the query would end, and seem to have read all."""
+    """With Trigger.AvailableNow the query would end as if it had read everything."""
     monkeypatch.setattr(compat, "installed_version", lambda: compat.SparkVersion(4, 1))
     with pytest.raises(
         OptionError, match=rf"option {limit}, .* needs Spark 4\.2, and this is Spark 4\.1\. Set .* trigger"
@@ -102,22 +102,20 @@ def test_limits_without_a_trigger_are_refused_and_the_version_is_named(
         Query(broker, topic, **{limit: "1000"})
 
 
-def test_a_query_goes_on_where_its_checkpoint_says(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_a_query_continues_from_its_checkpoint(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=6)
     query = Query(broker, topic, **LIMITED)
     query.run_batch()
     assert query.run_batch(dies=True) == [b"v0", b"v1", b"v2", b"v3"]
     query.restart()
-    # The same again, though there is more by now, and then what follows.
+    # The same records again, although there are more by now; then the following ones.
     assert query.run_batch() == [b"v0", b"v1", b"v2", b"v3"]
     query.restart()
     assert query.run_batch() == [b"v4", b"v5"]
 
 
-def test_a_first_micro_batch_that_is_repeated_is_known_as_such(
-    broker: EmbeddedBroker, admin: Admin, topic: str
-) -> None:
-    """Though Spark names its end before it asks where it begins."""
+def test_a_repeated_first_micro_batch_is_recognized(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    """Spark passes the end of the batch before it requests its start."""
     make_topic(broker, admin, topic, partitions=1, records=6)
     query = Query(broker, topic, **LIMITED)
     query.run_batch(dies=True)
@@ -138,7 +136,7 @@ def test_finished_micro_batches_are_committed_to_the_group(broker: EmbeddedBroke
 def test_a_stream_under_spark_without_admission_control(
     spark: "SparkSession", broker: EmbeddedBroker, admin: Admin, topic: str, tmp_path: Path
 ) -> None:
-    """Spark asks in the old way where a reader does not know the new one."""
+    """Newer versions of Spark use the old interface for a reader without the new one."""
     make_topic(broker, admin, topic, records=10)
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
     register_pickle_by_value(plain_source)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Ranges of offsets and how tasks share them."""
+"""Ranges of offsets and their division into tasks."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ def split(ranges: list[OffsetRange], *, least: int | None = None, most: int | No
     return split_ranges(ranges, min_partitions=least, max_records=most)
 
 
-def test_only_partitions_with_something_to_read_count() -> None:
+def test_empty_ranges_are_dropped() -> None:
     zero, one, two = (TopicPartition("t", index) for index in range(3))
     assert ranges_between({zero: 1, one: 5, two: 0}, {zero: 3, one: 5}) == [OffsetRange(zero, 1, 3)]
     assert ranges_between({zero: 5}, {zero: 3}) == []
@@ -43,13 +43,13 @@ def test_long_ranges_are_split_and_short_ones_are_not() -> None:
     ]
 
 
-def test_no_task_gets_more_than_it_may() -> None:
+def test_no_task_exceeds_the_limit() -> None:
     assert split([some_range(0, 0, 10)], most=4) == [some_range(0, 0, 3), some_range(0, 3, 6), some_range(0, 6, 10)]
     assert len(split([some_range(0, 0, 10)], most=4, least=5)) >= 5
 
 
-def test_half_a_task_rounds_up_as_in_java() -> None:
-    # 5 of 20 offsets and 6 tasks: 1.5, which is 2.
+def test_half_a_task_is_rounded_up_as_in_java() -> None:
+    # 5 of 20 offsets and 6 tasks: 1.5 tasks, rounded to 2.
     assert (
         len([part for part in split([some_range(0, 0, 5), some_range(1, 0, 15)], least=6) if part.partition[1] == 0])
         == 2
@@ -57,8 +57,8 @@ def test_half_a_task_rounds_up_as_in_java() -> None:
 
 
 @given(RANGES, LIMITS, st.none() | st.integers(1, 10**6))
-def test_parts_are_the_whole(ranges: list[OffsetRange], least: int | None, most: int | None) -> None:
-    # A limit that would make a million tasks says nothing more, and takes long.
+def test_the_parts_cover_the_ranges(ranges: list[OffsetRange], least: int | None, most: int | None) -> None:
+    # A limit that results in a million tasks tests nothing more, and takes long.
     most = None if most is not None and sum(each.size for each in ranges) // most > 1000 else most
     parts = split(ranges, least=least, most=most)
     assert all(part.size > 0 for part in parts)
@@ -80,5 +80,5 @@ def test_there_are_about_as_many_tasks_as_wanted(ranges: list[OffsetRange], leas
     parts = split(ranges, least=least)
     total = sum(each.size for each in ranges)
     if total >= 2 * least:
-        # Each range rounds its share down by half a task at most.
+        # Rounding takes at most half a task from each range.
         assert len(parts) >= least - len(ranges) / 2 - 1

@@ -1,4 +1,4 @@
-"""Records become rows: decoded columns, details, raw bytes, and what happens to records that cannot be decoded."""
+"""Conversion of records to rows: decoded columns, details, raw bytes, and records that cannot be decoded."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from rookery.spark.source.schema import PIN_KEY, Decoders, check_schema, source_
 
 
 class NumberDecoder(ColumnDecoder):
-    """Numbers as text. Schema ids are the lengths."""
+    """Decodes numbers that are written as text. The schema ids are the lengths of the texts."""
 
     spark_type = LongType()
 
@@ -65,7 +65,7 @@ def shaped(batch: pa.RecordBatch, **options: str) -> Shaped:
     return result
 
 
-def test_the_decoded_column_stands_in_its_place() -> None:
+def test_the_decoded_column_replaces_the_bytes() -> None:
     rows = shaped(records(b"7", None)).rows
     assert rows.schema.names[:3] == ["key", "value", "topic"]
     assert rows.column("value").to_pylist() == [7, None]
@@ -80,7 +80,7 @@ def test_a_record_that_cannot_be_decoded_fails_the_query() -> None:
     assert "onError" in text
 
 
-def test_or_is_null() -> None:
+def test_a_record_that_cannot_be_decoded_is_null() -> None:
     result = shaped(records(b"7", b"x"), onError="null", includeRaw="errors")
     assert result.rows.column("value").to_pylist() == [7, None]
     assert result.rows.column("rawValue").to_pylist() == [None, b"x"]
@@ -90,7 +90,7 @@ def test_or_is_null() -> None:
     assert always.column("rawValue").to_pylist() == [b"7", b"x"]
 
 
-def test_details_say_what_is_wrong_and_fail_nothing() -> None:
+def test_details_contain_the_error_and_do_not_fail_the_query() -> None:
     rows = shaped(records(b"7", b"x", None), valueDetails="true").rows
     assert rows.column("value").to_pylist() == [
         {"value": 7, "error": None, "schema_id": 1},
@@ -99,7 +99,7 @@ def test_details_say_what_is_wrong_and_fail_nothing() -> None:
     ]
 
 
-def test_or_is_a_dead_letter() -> None:
+def test_a_record_that_cannot_be_decoded_is_a_dead_letter() -> None:
     batch = records(b"1", b"x", b"3", b"y", headers=[("__connect.errors.attempt", b"2")])
     result = shaped(batch, onError="dead-letter", pipelineName="nightly")
     assert result.rows.column("value").to_pylist() == [1, 3]
@@ -112,12 +112,12 @@ def test_or_is_a_dead_letter() -> None:
     ]
 
 
-def test_what_a_column_is_read_as_is_kept_with_it() -> None:
+def test_the_pin_is_in_the_metadata_of_the_column() -> None:
     schema = source_schema(options_with(), Decoders(None, NumberDecoder()))
     assert StructType.fromJson(schema.jsonValue())["value"].metadata == {PIN_KEY: "number"}
 
 
-def test_columns_are_as_the_options_say() -> None:
+def test_the_options_determine_the_columns() -> None:
     options = replace(options_with(), value_format=None)
     schema = source_schema(options, Decoders())
     check_schema(schema, schema)
@@ -125,8 +125,8 @@ def test_columns_are_as_the_options_say() -> None:
         check_schema(schema, StructType(schema.fields[1:]))
 
 
-def test_times_that_no_timestamp_can_hold() -> None:
-    """Any producer can send them: the query goes on."""
+def test_times_out_of_range() -> None:
+    """Any producer can send them: the query must not fail."""
     times = pa.array([2**62, 1500, -(2**62)], pa.int64()).cast(SCHEMA.field("timestamp").type)
     batch = records(b"1", b"2", b"3").set_column(SCHEMA.get_field_index("timestamp"), SCHEMA.field("timestamp"), times)
     found = shaped(batch).rows.column("timestamp").cast(pa.int64()).to_pylist()

@@ -1,4 +1,4 @@
-"""Registry-aware columns through the whole source, as Spark calls it: schema, plan, tasks, dead letters. No Spark."""
+"""Columns with schemas from a registry through the whole source, called as by Spark: schema, plan, tasks, letters."""
 
 import pickle
 
@@ -36,7 +36,7 @@ def source_of(broker: EmbeddedBroker, topic: str, **options: str) -> DefaultSour
 
 
 def values_of(source: DefaultSource, schema: StructType) -> list[object]:
-    """As Spark does it: the schema goes through JSON, the reader through pickle."""
+    """Read as Spark does: the schema is converted to JSON and back, the reader is pickled."""
     reader = pickle.loads(pickle.dumps(source)).reader(schema=StructType.fromJson(schema.jsonValue()))
     tasks = pickle.loads(pickle.dumps((reader, reader.partitions())))
     return [value for task in tasks[1] for batch in tasks[0].read(task) for value in batch.column("value").to_pylist()]
@@ -52,7 +52,7 @@ def test_avro_columns_with_a_pinned_schema_and_dead_letters(broker: EmbeddedBrok
         schema = source.schema()
         assert schema["value"].dataType.simpleString() == "struct<name:string>"
         assert PIN_KEY in schema["value"].metadata
-        # A new writer's schema changes nothing about a query that has begun.
+        # A new writer's schema has no effect on a running query.
         sender.send(topic, AvroSerializer(registry, OLDER)(topic, {"name": "Bob", "age": 7}))
     assert values_of(source, schema) == [{"name": "Ada"}, {"name": "Bob"}]
     assert source.schema()["value"].dataType.simpleString() == "struct<name:string,age:int>"
@@ -74,8 +74,8 @@ def test_a_registry_that_is_down(broker: EmbeddedBroker, admin: Admin, topic: st
         source_of(broker, topic, **quick).schema()
 
 
-def test_a_dead_letter_may_be_larger_than_what_producers_send(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
-    """Of the size of the largest record, it still gets the headers with its error."""
+def test_a_dead_letter_may_exceed_the_default_request_size(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    """A dead letter of a record of the maximum size still gets the headers with its error."""
     admin.create_topics([NewTopic(topic, 1)])
     admin.create_topics([NewTopic(f"{topic}.dlq", 1, configs={"max.message.bytes": "4000000"})])
     with RegistryClient(broker.schema_registry_url) as registry, producer(broker) as sender:
@@ -85,8 +85,8 @@ def test_a_dead_letter_may_be_larger_than_what_producers_send(broker: EmbeddedBr
     assert values_of(source, source.schema()) == [{"name": "Ada"}]
     admin.create_topics([NewTopic(f"{topic}.small", 1)])
     small = source_of(broker, topic, onError="dead-letter", deadLetterTopic=f"{topic}.small")
-    told = rf"kafka\.max\.request\.size .* and max\.message\.bytes of the topic {topic}\.small"
-    with pytest.raises(SourceError, match=told):
+    message = rf"kafka\.max\.request\.size .* and max\.message\.bytes of the topic {topic}\.small"
+    with pytest.raises(SourceError, match=message):
         values_of(small, small.schema())
     compressed = source_of(
         broker,

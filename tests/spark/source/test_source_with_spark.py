@@ -1,4 +1,4 @@
-"""The source in Spark itself: what only Spark can show. The rest is in test_source_reading and test_stream_reader."""
+"""The source in Spark itself: behaviour that needs Spark. The rest is in test_task_reader and test_stream_reader."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["admin"]
 
 _QUERY_TIMEOUT_S = 240
-# What Spark's Kafka source says of itself.
+# The schema of Spark's Kafka source.
 _KAFKA_SCHEMA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"
 )
@@ -65,7 +65,7 @@ def test_a_topic_is_a_table(spark: "SparkSession", broker: EmbeddedBroker, admin
 def test_a_stream_with_limits_and_a_group(
     spark: "SparkSession", broker: EmbeddedBroker, admin: Admin, topic: str, tmp_path: Path
 ) -> None:
-    """Without admission control, Trigger.AvailableNow is one micro-batch, whose end the next run commits."""
+    """Without admission control, Trigger.AvailableNow has one micro-batch, whose end the next run commits."""
     make_topic(broker, admin, topic, records=10)
     is_admitted = has(Feature.ADMISSION_CONTROL)
     limited = {
@@ -98,7 +98,7 @@ def test_a_stream_with_limits_and_a_group(
 def test_a_query_that_dies_leaves_its_checkpoint_usable(
     spark: "SparkSession", broker: EmbeddedBroker, admin: Admin, topic: str, tmp_path: Path
 ) -> None:
-    """It begins at the latest, dies in its first batch with records, and is started again after more have come."""
+    """The query starts at the latest offset, dies in its first batch with records, and is restarted after more came."""
     make_topic(broker, admin, topic, records=1)
     seen: list[bytes] = []
     dies = True
@@ -123,17 +123,17 @@ def test_a_query_that_dies_leaves_its_checkpoint_usable(
     dies = False
     query = start()
     query.processAllAvailable()
-    # A topic that goes away ends it, and says why.
+    # The deletion of the topic fails the query, with an error that says so.
     admin.delete_topics([topic])
     with pytest.raises(StreamingQueryException, match=r"no longer exists.*failOnDataLoss"):
         finish(query)
     assert sorted(seen) == [b"first", b"second"]
 
 
-def test_what_is_wrong_reaches_the_user(spark: "SparkSession", broker: EmbeddedBroker) -> None:
-    """At once, where options alone are wrong; when a query is planned, where the cluster is."""
+def test_errors_reach_the_user(spark: "SparkSession", broker: EmbeddedBroker) -> None:
+    """Invalid options are errors immediately; errors of the cluster are raised when the query is planned."""
     with pytest.raises(AnalysisException, match=r"unknown option startingoffset; did you mean startingOffsets\?"):
         spark.read.format("rookery").options(**options_for(broker, "t", startingOffset="earliest")).load()
-    rows = spark.read.format("rookery").options(**options_for(broker, "nobody")).load()
-    with pytest.raises(AnalysisException, match=r"no such topic: nobody\. Check the option subscribe"):
+    rows = spark.read.format("rookery").options(**options_for(broker, "missing")).load()
+    with pytest.raises(AnalysisException, match=r"no such topic: missing\. Check the option subscribe"):
         rows.count()

@@ -1,4 +1,4 @@
-"""What the stream readers of all versions of Spark have in common, against a real broker, without Spark."""
+"""The common part of the stream readers of all versions of Spark, with a real broker, without Spark."""
 
 import logging
 import pickle
@@ -27,7 +27,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 class QuickClock:
-    """A second passes in five looks at it."""
+    """A clock that advances 0.2 s with each call."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -54,26 +54,26 @@ def send(broker: EmbeddedBroker, topic: str, values: list[bytes], partition: int
 
 
 def begin(reader: StreamReader) -> OffsetJson:
-    """Where the first micro-batch ends: it is empty."""
+    """Return the end of the first micro-batch, which is empty."""
     start = reader.initialOffset()
     assert step(reader, start) == (start, [])
     return start
 
 
 def step(reader: StreamReader, start: OffsetJson) -> tuple[OffsetJson, list[bytes]]:
-    """A micro-batch: its end and its values."""
+    """Run a micro-batch; return its end and its values."""
     end = reader.next_end(start, takes_all=False)
     return end, read_between(reader, start, end)
 
 
 def read_between(reader: StreamReader, start: OffsetJson, end: OffsetJson) -> list[bytes]:
     tasks = reader.partitions(start, end)
-    # Tasks get a copy.
+    # Tasks get a pickled copy of the reader.
     copy = pickle.loads(pickle.dumps(reader))
     return [value for task in tasks for batch in copy.read(task) for value in batch.column("value").to_pylist()]
 
 
-def test_a_stream_goes_on_where_it_was(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_a_stream_continues_at_its_position(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, records=2)
     reader = open_stream(broker, topic, EARLIEST)
     start = begin(reader)
@@ -86,7 +86,7 @@ def test_a_stream_goes_on_where_it_was(broker: EmbeddedBroker, admin: Admin, top
     assert reader.partitions(end, end) == []
 
 
-def test_where_a_stream_begins_is_looked_up_once(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_the_start_of_a_stream_is_looked_up_once(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=2)
     reader = open_stream(broker, topic)
     start = reader.initialOffset()
@@ -94,15 +94,15 @@ def test_where_a_stream_begins_is_looked_up_once(broker: EmbeddedBroker, admin: 
     assert reader.initialOffset() == start == {topic: {"0": 2}}
 
 
-def test_a_stream_from_the_latest_begins_with_an_empty_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
-    """Its end is in the checkpoint, so that nothing is lost if the query dies before it reads anything."""
+def test_a_stream_from_the_latest_starts_with_an_empty_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    """Its end is in the checkpoint, so that no record is lost if the query dies before it reads any."""
     make_topic(broker, admin, topic, partitions=1, records=2)
     reader = open_stream(broker, topic)
     start = reader.initialOffset()
     send(broker, topic, [b"new"])
     end = begin(reader)
     assert end == start
-    # Spark dies here, and repeats the first batch: to the end that it noted, from wherever we say.
+    # Spark dies here and repeats the first batch: up to the end in its checkpoint, from where the reader says.
     send(broker, topic, [b"newer"])
     again = open_stream(broker, topic)
     assert again.initialOffset() == {topic: {"0": 4}}
@@ -111,13 +111,13 @@ def test_a_stream_from_the_latest_begins_with_an_empty_batch(broker: EmbeddedBro
 
 
 @pytest.mark.parametrize("options", [EARLIEST, {"startingTimestamp": "1002"}])
-def test_what_retention_takes_from_a_first_batch_that_is_repeated(
+def test_retention_deletes_records_of_a_repeated_first_batch(
     broker: EmbeddedBroker, admin: Admin, topic: str, options: dict[str, str]
 ) -> None:
     make_topic(broker, admin, topic, partitions=1, records=10)
     end = begin(open_stream(broker, topic, options))
     admin.delete_records({TopicPartition(topic, 0): 5})
-    # Spark died, and repeats it.
+    # Spark died, and repeats the batch.
     again = open_stream(broker, topic, options)
     with pytest.raises(DataLossError, match="would now be read from 5 on, but the first micro-batch ended at"):
         again.partitions(again.initialOffset(), end)
@@ -126,10 +126,8 @@ def test_what_retention_takes_from_a_first_batch_that_is_repeated(
     assert len(step(lax, end)[1]) == 5
 
 
-def test_partitions_that_came_before_the_first_batch_was_repeated(
-    broker: EmbeddedBroker, admin: Admin, topic: str
-) -> None:
-    """Offsets were given for all partitions when the query began: that has to be enough."""
+def test_partitions_added_before_the_first_batch_is_repeated(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    """The option named all partitions that existed when the query started; that must be enough."""
     make_topic(broker, admin, topic, partitions=1, records=3)
     named = {"startingOffsets": f'{{"{topic}": {{"0": 1}}}}'}
     end = begin(open_stream(broker, topic, named))
@@ -143,7 +141,7 @@ def test_partitions_that_came_before_the_first_batch_was_repeated(
         step(first, first.initialOffset())
 
 
-def test_trigger_once_has_no_batch_to_spare(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_trigger_once_reads_in_its_first_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
     reader = open_stream(broker, topic, EARLIEST)
     assert reader.next_end(reader.initialOffset(), takes_all=True) == {topic: {"0": 3}}
@@ -152,7 +150,7 @@ def test_trigger_once_has_no_batch_to_spare(broker: EmbeddedBroker, admin: Admin
 @pytest.mark.parametrize(
     "options", [{"startingOffsets": '{"TOPIC": {"0": -1}}'}, {"startingTimestamp": "9000000000000"}]
 )
-def test_other_ways_to_begin_at_the_latest(
+def test_other_ways_to_start_at_the_latest(
     broker: EmbeddedBroker, admin: Admin, topic: str, options: dict[str, str]
 ) -> None:
     make_topic(broker, admin, topic, partitions=1, records=2)
@@ -164,10 +162,10 @@ def test_other_ways_to_begin_at_the_latest(
     assert step(reader, start) == ({topic: {"0": 3}}, [b"new"])
 
 
-def test_a_query_of_one_micro_batch_reads_what_does_not_begin_at_the_latest(
+def test_a_query_of_one_micro_batch_reads_partitions_that_do_not_start_at_the_latest(
     broker: EmbeddedBroker, admin: Admin, topic: str
 ) -> None:
-    """Where to begin may be a time, and the latest offset where no record is as late."""
+    """The start may be a time, or the latest offset for partitions without a record as late as that."""
     make_topic(broker, admin, topic, partitions=2, records=0)
     for partition, timestamp_ms in ((0, 1000), (1, 3000)):
         with producer(broker) as sender:
@@ -179,7 +177,7 @@ def test_a_query_of_one_micro_batch_reads_what_does_not_begin_at_the_latest(
     send(broker, topic, [b"new"])
     end = reader.next_end(start, takes_all=True)
     assert (end, read_between(reader, start, end)) == ({topic: {"0": 1, "1": 1}}, [b"old"])
-    # It died, and is repeated: the same rows, and then the others.
+    # The query died and is repeated: the same rows, then the others.
     again = open_stream(broker, topic, by_time)
     assert read_between(again, again.initialOffset(), end) == [b"old"]
     end = again.next_end(end, takes_all=True)
@@ -195,7 +193,7 @@ def test_an_idle_stream_waits_for_the_first_record(broker: EmbeddedBroker, admin
     assert time.monotonic() - began_s > 0.4, "it must not spin"
     sender = threading.Timer(0.1, send, (broker, topic, [b"new"]))
     sender.start()
-    # Its time stands still: only the record ends the waiting.
+    # The clock stands still, so only the record ends the wait.
     patient = open_stream(broker, topic, EARLIEST, clock=ManualClock())
     assert patient.next_end(start, takes_all=True) == {topic: {"0": 2}}
     sender.join()
@@ -207,11 +205,11 @@ def test_limits_of_a_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> 
     start = begin(reader)
     end, values = step(reader, start)
     assert (end, len(values)) == ({topic: {"0": 3, "1": 3}}, 6)
-    # Trigger.Once asks for all.
+    # Trigger.Once requests all records.
     assert reader.next_end(start, takes_all=True) == {topic: {"0": 10, "1": 10}}
 
 
-def test_too_few_records_wait_for_more(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_a_batch_with_too_few_records_waits_for_more(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     clock = QuickClock()
     make_topic(broker, admin, topic, partitions=1, records=3)
     options = {**EARLIEST, "minOffsetsPerTrigger": "3", "maxTriggerDelay": "100s"}
@@ -233,7 +231,7 @@ def test_a_limit_in_bytes(broker: EmbeddedBroker, admin: Admin, topic: str) -> N
     reader = open_stream(broker, topic, {**EARLIEST, "maxBytesPerTrigger": "22k"})
     start = begin(reader)
     _, values = step(reader, start)
-    # About a tenth of each.
+    # About a tenth of each partition.
     assert 18_000 < sum(map(len, values)) < 24_000
     assert {len(value) for value in values} == {100, 1000}
     everything = open_stream(broker, topic, {**EARLIEST, "maxBytesPerTrigger": "1g"})
@@ -253,7 +251,7 @@ def test_available_now_ends_where_the_topic_ended(broker: EmbeddedBroker, admin:
 
 
 def test_available_now_after_a_crash_in_the_first_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
-    """Nothing but the end of the topic may look like the end to Spark."""
+    """Spark ends the query at the first empty batch, so no batch before the end of the topic may be empty."""
     make_topic(broker, admin, topic, partitions=1, records=3)
     end = begin(open_stream(broker, topic, EARLIEST))
     again = open_stream(broker, topic, EARLIEST)
@@ -262,22 +260,22 @@ def test_available_now_after_a_crash_in_the_first_batch(broker: EmbeddedBroker, 
     assert step(again, end) == ({topic: {"0": 3}}, [b"v0", b"v1", b"v2"])
 
 
-class Forgetful(Lookups):
-    """A broker that has just started: the first answers are empty."""
+class EmptyAtFirst(Lookups):
+    """A broker that has just started: the first results are empty."""
 
-    empty_answers = 1
+    empty_results = 1
 
     def partitions(self, selection: Selection) -> frozenset[TopicPartition]:
-        self.empty_answers -= 1
-        return super().partitions(selection) if self.empty_answers < 0 else frozenset()
+        self.empty_results -= 1
+        return super().partitions(selection) if self.empty_results < 0 else frozenset()
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
-def test_available_now_survives_a_look_up_that_missed(
+def test_available_now_survives_an_empty_lookup(
     broker: EmbeddedBroker, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch, starting: str
 ) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
-    monkeypatch.setattr(stream_reader, "Lookups", Forgetful)
+    monkeypatch.setattr(stream_reader, "Lookups", EmptyAtFirst)
     reader = open_stream(broker, topic, {"startingOffsets": starting, "failOnDataLoss": "false"})
     reader.stop_at_current_ends()
     assert reader.initialOffset() == {topic: {"0": 0 if starting == "earliest" else 3}}
@@ -285,7 +283,7 @@ def test_available_now_survives_a_look_up_that_missed(
     assert end == {topic: {"0": 3}}
 
 
-def test_positions_are_not_forgotten_while_there_is_no_topic(
+def test_positions_are_kept_while_the_topic_does_not_exist(
     broker: EmbeddedBroker, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
@@ -303,10 +301,10 @@ def test_positions_are_not_forgotten_while_there_is_no_topic(
     assert step(lax, end) == ({topic: {"0": 2}}, [b"v0", b"v1"])
 
 
-def test_partitions_without_a_beginning(
+def test_partitions_that_are_deleted_between_two_lookups(
     broker: EmbeddedBroker, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deleted between two questions: they are not read, and not taken for read."""
+    """They are neither read nor recorded as read."""
     make_topic(broker, admin, topic, partitions=1, records=3)
     reader = open_stream(broker, topic, EARLIEST)
     start = begin(reader)
@@ -365,14 +363,14 @@ def test_deleted_topics(broker: EmbeddedBroker, admin: Admin, topic: str, caplog
     assert "no longer exists" in caplog.text
 
 
-def test_a_topic_that_was_made_again(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_a_recreated_topic(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=5)
     strict = open_stream(broker, topic, EARLIEST)
     end, _ = step(strict, begin(strict))
     admin.delete_topics([topic])
     make_topic(broker, admin, topic, partitions=1, records=0)
     lax = open_stream(broker, topic, {**EARLIEST, "failOnDataLoss": "false"})
-    # Noted at once: the new one may soon be longer than the old one was.
+    # This is recorded immediately: the new topic may soon be longer than the old one.
     assert step(lax, end) == ({topic: {"0": 0}}, [])
     send(broker, topic, [b"again"])
     with pytest.raises(DataLossError, match=f"{topic}-0 ends at 1, and the query is at 5"):
@@ -383,10 +381,10 @@ def test_a_topic_that_was_made_again(broker: EmbeddedBroker, admin: Admin, topic
 
 
 @pytest.mark.parametrize("limits", [{}, {"minOffsetsPerTrigger": "100"}])
-def test_a_topic_that_was_made_again_and_is_longer(
+def test_a_recreated_topic_that_is_longer(
     broker: EmbeddedBroker, admin: Admin, topic: str, limits: dict[str, str]
 ) -> None:
-    """A query that is running knows it by its id."""
+    """A running query detects it by its id."""
     make_topic(broker, admin, topic, partitions=1, records=2)
     strict = open_stream(broker, topic, EARLIEST)
     lax = open_stream(broker, topic, {**EARLIEST, "failOnDataLoss": "false", **limits})
@@ -421,7 +419,7 @@ def test_finished_batches_are_committed_to_the_group(broker: EmbeddedBroker, adm
     assert (lag.committed, lag.end, lag.lag) == (3, 5, 2)
 
 
-def test_a_commit_that_fails_is_a_line_in_the_log(
+def test_a_failed_commit_is_logged(
     broker: EmbeddedBroker, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(broker, admin, topic, partitions=1, records=1)
@@ -437,7 +435,7 @@ def test_a_commit_that_fails_is_a_line_in_the_log(
 
 
 def test_a_stream_survives_a_restart_of_the_broker(topic: str) -> None:
-    """Clients are kept by the process, and connect again."""
+    """The process keeps its clients, and they reconnect."""
     with EmbeddedBroker() as broker, Admin({"bootstrap.servers": broker.bootstrap_servers}) as owner:
         make_topic(broker, owner, topic, partitions=1, records=1)
         reader = open_stream(broker, topic, {**EARLIEST, "groupId": f"{topic}-group"})

@@ -1,4 +1,4 @@
-"""What the driver looks up and what tasks read, against a real broker, without Spark: ranges, bounds, lost data."""
+"""Lookups of the driver and reads of tasks, with a real broker, without Spark: ranges, bounds, lost data."""
 
 import logging
 import threading
@@ -58,7 +58,7 @@ def test_bounds(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     assert ranges_of(broker, {**here, **offsets}) == whole(topic, {0: (3, 10), 1: (0, 5)})
     times = {"startingTimestamp": "1004", "endingTimestamp": "1008"}
     assert ranges_of(broker, {**here, **times}) == whole(topic, {0: (4, 8), 1: (4, 8)})
-    # No record is so late: a batch ends at the latest.
+    # No record is as late as this time: the batch ends at the latest offset.
     by_time = {"startingOffsetsByTimestamp": f'{{"{topic}": {{"0": 1009, "1": 1000}}}}', "endingTimestamp": "5000"}
     assert ranges_of(broker, {**here, **by_time}) == whole(topic, {0: (9, 10), 1: (0, 10)})
     assert (
@@ -83,13 +83,11 @@ def test_bounds(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
             "TOPIC-1 would be read from offset 3 to 2: check the options startingOffsets and endingOffsets",
         ),
         ({"startingOffsets": '{"TOPIC": {"0": 99, "1": 3}}'}, "TOPIC-0 would be read from offset 99 to 10"),
-        ({"subscribe": "nobody"}, "no such topic: nobody. Check the option subscribe"),
+        ({"subscribe": "missing"}, "no such topic: missing. Check the option subscribe"),
         ({"assign": '{"TOPIC": [0, 7]}'}, "no such partition: TOPIC-7. Check the option assign"),
     ],
 )
-def test_what_cannot_be_read(
-    broker: EmbeddedBroker, admin: Admin, topic: str, options: dict[str, str], text: str
-) -> None:
+def test_invalid_reads(broker: EmbeddedBroker, admin: Admin, topic: str, options: dict[str, str], text: str) -> None:
     make_topic(broker, admin, topic)
     named = {name: value.replace("TOPIC", topic) for name, value in options.items()}
     with pytest.raises((OptionError, SourceError)) as raised:
@@ -104,13 +102,13 @@ def test_a_pattern_matches_whole_names_and_no_internal_topics(broker: EmbeddedBr
     assert [each.partition.topic for each in found] == [f"{topic}.a", f"{topic}.b"]
 
 
-def test_nobody_at_the_address(broker: EmbeddedBroker) -> None:
+def test_an_address_without_a_broker(broker: EmbeddedBroker) -> None:
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "300"}
     with pytest.raises(SourceError, match=r"no broker answers at 127\.0\.0\.1:1: check the option kafka\.bootstrap"):
         ranges_of(broker, {**options, "kafka.request.timeout.ms": "300"})
 
 
-def test_only_committed_records_if_that_is_asked_for(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_only_committed_records_with_read_committed(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=1)
     with producer(broker, **{"transactional.id": topic}) as sender:
         sender.init_transactions()
@@ -135,7 +133,7 @@ def read_values(plan: ReadPlan, wanted: OffsetRange) -> list[bytes]:
     return [value for batch in plan.read(wanted) for value in batch.column("value").to_pylist()]
 
 
-def test_data_that_is_gone_fails_the_task_or_is_left_out(
+def test_lost_data_fails_the_task_or_is_skipped(
     broker: EmbeddedBroker, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(broker, admin, topic, partitions=1)
@@ -171,7 +169,7 @@ def test_ranges_cut_through_batches(broker: EmbeddedBroker, admin: Admin, topic:
     assert {len(part) for part in values} == {14, 15}
 
 
-def test_well_compressed_batches_are_handed_on_in_portions(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_well_compressed_batches_are_split(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=0)
     sizes = {"compression.type": "zstd", "batch.size": "50000000", "max.request.size": "50000000", "linger.ms": "1000"}
     with producer(broker, **sizes) as sender:
@@ -183,9 +181,7 @@ def test_well_compressed_batches_are_handed_on_in_portions(broker: EmbeddedBroke
     assert max(batch.nbytes for batch in batches) < 17_000_000
 
 
-def test_an_open_transaction_is_waited_for_and_is_no_data_loss(
-    broker: EmbeddedBroker, admin: Admin, topic: str
-) -> None:
+def test_a_task_waits_for_an_open_transaction(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=1)
     wanted = OffsetRange(TopicPartition(topic, 0), 0, 3)
     committed = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
@@ -201,7 +197,7 @@ def test_an_open_transaction_is_waited_for_and_is_no_data_loss(
             read_values(quick, wanted)
         end = threading.Timer(0.5, sender.commit_transaction)
         end.start()
-        # What is there is waited for, even if something is lost.
+        # The task waits for existing records even if others are lost.
         lax = plan_for(broker, {**committed, "failOnDataLoss": "false"})
         assert read_values(lax, wanted._replace(end=9)) == [b"v0", b"a", b"b"]
         end.join()

@@ -1,1 +1,1 @@
-"""PostgreSQL without a JDBC driver: a sink that writes every batch exactly once, and a source. `sink` and `source`."""
+"""PostgreSQL without a JDBC driver: `sink` writes every batch exactly once, `source` reads tables and queries."""

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL, and the names of tables.
+"""Connections to PostgreSQL, and names of tables.
 
-A wrong connection string is described by libpq with words out of it, which may be the password: nothing of that is
-handed on. What a server answers names user and host only; the password is still taken out, should it occur.
+libpq's messages about an invalid connection string quote parts of it, which may be the password, so they are dropped.
+Messages of a server contain only user and host; the password is still replaced, should it occur.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ _HIDDEN: Final = "***"
 
 @contextmanager
 def connect(dsn: str) -> Iterator[psycopg.Connection]:
-    """A connection whose transaction is committed at the end, or rolled back after an exception.
+    """Open a connection whose transaction is committed at the end, or rolled back after an exception.
 
-    Exceptions of psycopg leave as PostgresError, since Spark loses their class and what the server said.
+    Exceptions of psycopg are raised as PostgresError, because Spark loses their class and the server's message.
     """
     connection = _open(dsn)
     try:
@@ -33,7 +33,7 @@ def connect(dsn: str) -> Iterator[psycopg.Connection]:
 
 
 def _open(dsn: str) -> psycopg.Connection:
-    """The session speaks of times in UTC."""
+    """Connect, with UTC as the session's time zone. Raises PostgresError and UnavailableError."""
     try:
         settings = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
@@ -56,7 +56,7 @@ def _without(password: str, text: str) -> str:
 
 
 class TableName(NamedTuple):
-    """A table as people write it, `orders` or `sales.orders`, in any case. Without a schema the server finds it."""
+    """The name of a table, `orders` or `sales.orders`, case-sensitive. Without a schema, search_path applies."""
 
     schema: str | None
     name: str
@@ -66,7 +66,7 @@ class TableName(NamedTuple):
         return sql.Identifier(self.name) if self.schema is None else sql.Identifier(self.schema, self.name)
 
     def sibling(self, name: str) -> "TableName":
-        """Another table of the same schema."""
+        """Return the name of another table in the same schema."""
         return TableName(self.schema, name)
 
     def __str__(self) -> str:
@@ -76,5 +76,5 @@ class TableName(NamedTuple):
 def parse_table(text: str) -> TableName:
     parts = text.split(".")
     if len(parts) > 2 or not all(parts):
-        raise PostgresError(f"'{text}' is no table: write table, or schema.table")
+        raise PostgresError(f"'{text}' is not the name of a table: write table, or schema.table")
     return TableName(None if len(parts) == 1 else parts[0], parts[-1])

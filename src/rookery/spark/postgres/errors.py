@@ -1,9 +1,9 @@
-"""What PostgreSQL cannot do for a query. The texts never hold a password.
+"""Errors of PostgreSQL sources and sinks. Their messages never contain a password.
 
-PostgresError      what has to be changed: a setting, a table, a row
+PostgresError      a setting, a table or a row has to be changed
 |-- FencedError        another run of the same sink has taken over
-|-- UnavailableError   no connection, or a lost one: may pass
-`-- ServerError        what the server answered, with its SQLSTATE, and what to change about it
+|-- UnavailableError   no connection, or a lost one; transient
+`-- ServerError        an error of the server, with its SQLSTATE and what to change
 """
 
 from typing import Final
@@ -13,24 +13,24 @@ import psycopg
 from rookery.spark.query_error import QueryError
 from rookery.spark.sqlstates import is_lasting_state
 
-# With the server's sentence and the advice it must fit what a pipeline shows of an error.
+# The detail, the server's message and the advice must fit the length to which a pipeline shortens errors.
 _DETAIL_LENGTH_MAX: Final = 200
-# By SQLSTATE, or by its class; the longer one counts.
+# By SQLSTATE or by its class; the more specific one is used.
 _ADVICE: Final = {
     "22": "Cast or filter the values before they are written",
     "23": "Change the rows before they are written, or the table's constraint",
     "23502": "Give the column a value, or drop its NOT NULL",
-    "23503": "Write the rows that are referred to first, or drop the foreign key",
+    "23503": "Write the referenced rows first, or drop the foreign key",
     "23505": "Name the columns of the unique index as the sink's key, so that rows replace each other",
     "23514": "Filter or change such rows before they are written, or change the constraint",
-    "25006": "The server only answers reads: connect to the primary",
+    "25006": "The server is read-only: connect to the primary",
     "28": "Correct user and password of the connection",
     "3D000": "Create the database, or correct the connection",
     "3F000": "Create the schema, or correct the table's name",
     "42501": "Grant the right to the user of the connection, or connect as another one",
     "42P01": "Create the table, or correct its name",
     "42703": "Has the table been changed meanwhile? Restore the column, or leave it out of the rows",
-    "53100": "Make room on the server's disk",
+    "53100": "Free space on the server's disk",
     "53300": "Raise the server's max_connections",
     "57014": "Raise statement_timeout, or write smaller batches",
     "P0": "A trigger or function of the database refuses the rows",
@@ -38,7 +38,7 @@ _ADVICE: Final = {
 
 
 class PostgresError(QueryError):
-    """What PostgreSQL cannot do for us; the text says what to change."""
+    """An error of a PostgreSQL source or sink; the message says what to change."""
 
     is_lasting = True
 
@@ -48,17 +48,17 @@ class FencedError(PostgresError):
 
 
 class UnavailableError(PostgresError):
-    """There is no connection, or what was written over it is gone. A new start may do better."""
+    """There is no connection, or staged rows were lost. A restart may succeed."""
 
     is_lasting = False
 
 
 class ServerError(PostgresError):
-    """What the server answered. `details["sqlstate"]` is its code."""
+    """An error of the server. `details["sqlstate"]` is its code."""
 
 
 def from_server(error: psycopg.Error) -> PostgresError:
-    """Of an exception that psycopg raised while a connection was used."""
+    """Return the error for an exception that psycopg raised while a connection was used."""
     if error.sqlstate is None:
         text = " ".join(str(error).split())
         if isinstance(error, psycopg.OperationalError):

@@ -1,9 +1,9 @@
-"""Who may write to a sink, and up to which batch it was written: a table beside the target's.
+"""Stores which run may write to a sink and its last written batch, in a table in the schema of the target.
 
-One row for each sink: `claim` counts the runs that took it over, and the last of them alone may write; `batch` is the
-last batch that was written. Both are read and changed under the lock of that row, in the transaction that writes the
-batch. So a batch and its entry are there together or not at all; a batch that is replayed finds its entry; a driver
-that was believed dead finds another's claim.
+The table has one row per sink: `claim` counts the runs that took the sink over, and only the last of them may write;
+`batch` is the last batch that was written. Both are read and changed under the lock of that row, in the transaction
+that writes the batch. A batch and its entry are therefore written together or not at all; a replay finds the entry of
+its batch; and a driver that was replaced but is still running finds the claim of another.
 """
 
 from typing import Final, NamedTuple
@@ -33,7 +33,7 @@ class Ledger:
         self._sink_id = sink_id
 
     def claim(self, connection: psycopg.Connection) -> Entry:
-        """Take the sink over; whoever had it before can write no more."""
+        """Take the sink over; earlier runs can no longer write."""
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
         connection.execute(
             sql.SQL(
@@ -48,13 +48,13 @@ class Ledger:
         return Entry(*_one(connection.execute(query, (self._sink_id, NO_BATCH))))
 
     def lock(self, connection: psycopg.Connection, claim: int) -> Entry:
-        """The entry, which stays as it is until the transaction ends. Raises FencedError."""
+        """Return the entry, locked until the transaction ends. Raises FencedError if the claim is not the last."""
         query = sql.SQL("SELECT claim, batch FROM {} WHERE sink = %s FOR UPDATE").format(self._table)
         entry = Entry(*_one(connection.execute(query, (self._sink_id,))))
         if entry.claim != claim:
             raise FencedError(
                 f"another run has taken over the sink {self._sink_id} (it is number {entry.claim}, this is {claim}):"
-                " one query writes to a sink at a time"
+                " only one query at a time can write to a sink"
             )
         return entry
 
@@ -65,5 +65,5 @@ class Ledger:
 
 def _one(cursor: psycopg.Cursor[tuple[int, int]]) -> tuple[int, int]:
     row = cursor.fetchone()
-    assert row is not None, "a claim makes the row, and nobody deletes it"
+    assert row is not None, "claim() creates the row, and it is never deleted"
     return row

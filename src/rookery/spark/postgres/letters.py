@@ -1,7 +1,7 @@
-"""Rows that a table refuses, as dead letters. Pure.
+"""Makes dead letters of rows that a table refuses. Pure.
 
-A row may come with the record that it was made of, in the column ORIGIN: then its letter is that record, as it was. Of
-any other row the letter is the row itself, as JSON.
+If a row has its original record in the column ORIGIN, its dead letter is that record, unchanged. Otherwise it is the
+row itself, as JSON.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,16 +21,16 @@ from rookery.spark.postgres.errors import PostgresError
 # A struct: topic, partition, offset, timestamp_ms, key, value, headers.
 ORIGIN: Final = "__rookery_origin"
 LETTER_SCHEMA: Final = "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string"
-# What would have been raised.
+# The class of the error that would have been raised.
 _ERROR_CLASS: Final = PostgresError.__name__
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 @value_class
 class DeadLetters:
-    """Where dead letters go. `options` are those of the sink `rookery`: the servers, the delivery.
+    """The destination of dead letters. `options` are those of the sink `rookery`: the servers, the delivery.
 
-    `topic` None: to `<topic>.dlq` of each row's record, which the rows then have to come with.
+    `topic` None: `<topic>.dlq` of each row's original record; the rows must then have the column ORIGIN.
     """
 
     options: Mapping[str, str] = field(repr=False)
@@ -46,7 +46,7 @@ def make_letters(
     origins: pa.StructArray | None,
     json_columns: Collection[str] = (),
 ) -> pa.Table:
-    """`json_columns` hold JSON already."""
+    """Return the dead letters of rows, with the headers of their reasons. `json_columns` hold JSON texts."""
     if origins is None:
         failures = [Failure(None, _ERROR_CLASS, reason, TASK_PUT, letters.pipeline) for reason in reasons]
         columns = {"key": pa.nulls(rows.num_rows, pa.binary()), "value": _as_json(rows, json_columns)}
@@ -85,7 +85,7 @@ def _embedded(texts: list[str | None]) -> list[msgspec.Raw | None]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Times are texts: Python's end with the year 9999."""
+    """Return the values for JSON. Times are formatted by Arrow, because Python's end with the year 9999."""
     kind = column.type
     if pa.types.is_list(kind):
         inner = iter(_values(pc.list_flatten(column)))
@@ -101,7 +101,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def portions(letters: pa.Table, size_bytes: int) -> Iterator[pa.Table]:
-    """Of about this size, unless a single one is larger."""
+    """Split letters into tables of about `size_bytes`; a single letter may be larger."""
     count = max(letters.num_rows * size_bytes // max(letters.nbytes, 1), 1)
     return (letters.slice(start, count) for start in range(0, letters.num_rows, count))
 

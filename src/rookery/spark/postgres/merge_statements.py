@@ -1,7 +1,7 @@
-"""The statements that move staged rows into their table. Pure: they are composed here and run by `sink`.
+"""Composes the statements that merge staged rows into the target table. Pure: `sink` runs them.
 
-Of rows with the same key within a batch one counts: that with the highest value in the order column, and among equals,
-or without such a column, the last one, by the number of Spark's partition and the place within it.
+Of several rows with the same key in a batch, one is used: the one with the highest value in the order column; among
+equals, or without such a column, the last one by the number of Spark's partition and the position in it.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ _COMMA = sql.SQL(", ")
 
 
 class MergeColumn(NamedTuple):
-    """`cast` is the column's type as the table spells it, where text has to be parsed; else None. `compared_as` is the
-    type by which the table tells keys apart, where that is not the staged one: two texts may be one uuid."""
+    """A column to merge. `cast` is the table's type of the column if a text has to be parsed, else None. `compared_as`
+    is the type by which the table compares keys, if that is not the staged type: two texts may be the same uuid."""
 
     name: str
     cast: str | None = None
@@ -38,7 +38,7 @@ def _cast(name: str, kind: str | None) -> sql.Composable:
 
 
 class Merge(NamedTuple):
-    """How rows get into a table. Without key columns all are added."""
+    """How rows are merged into a table. Without key columns all are inserted."""
 
     target: TableName
     columns: tuple[MergeColumn, ...]
@@ -47,7 +47,7 @@ class Merge(NamedTuple):
     deletes: bool = False
 
     def statements(self, staged: Sequence[Staged]) -> list[sql.Composed]:
-        """In order; the last one is the one that adds rows."""
+        """Return the statements in order; the last one inserts rows."""
         source = self._winners(staged) if self.key_columns else self._all(staged)
         return [self._delete(source), self._insert(source)] if self.deletes else [self._insert(source)]
 

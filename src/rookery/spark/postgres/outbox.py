@@ -1,14 +1,15 @@
-"""Dead letters on their way from PostgreSQL to their topic, in a table beside the target's.
+"""Stores dead letters in PostgreSQL until they are sent to their topic, in a table in the schema of the target.
 
-Theory of operation. Which rows a batch leaves out is decided with the batch: tasks stage dead letters as they stage
-rows, and the transaction that merges the rows moves the letters here. Behind its commit they are written to their topic
-as the write of this sink and this batch, which `format("rookery")` does once, however often it is asked to; then they
-leave this table. Whoever dies in between finds the same letters here when the batch is replayed, and asks again.
+Theory of operation. The batch decides which rows it refuses: tasks stage dead letters as they stage rows, and the
+transaction that merges the rows moves the letters into this table. After its commit they are written to their topic,
+with the sink as txnAppId and the batch as txnVersion, so that `format("rookery")` writes them once even if the write is
+repeated; then they are deleted here. If a process dies in between, the replay of the batch finds the same letters and
+repeats the write.
 
-Nothing else would do. Letters that are sent before the commit may be of rows that the replay writes; letters that are
-made again by the replay may be others, if a table that was joined, or the target itself, has changed.
+Simpler schemes are wrong. Letters sent before the commit may belong to rows that the replay writes to the table.
+Letters made again by the replay may differ, if a joined table or the target itself has changed.
 
-Letters are kept in portions of Arrow's stream format.
+Letters are stored in portions, in Arrow's stream format.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ _COLUMNS: Final = ("sink", "batch", "number", "letter_count", "letters")
 
 
 class Pending(NamedTuple):
-    """The letters of a batch that may not be in their topic yet."""
+    """The letters of a batch that may not have been sent yet."""
 
     batch: int
     portion_count: int
@@ -49,7 +50,7 @@ class Outbox:
         self._sink_id = sink_id
 
     def create(self, connection: psycopg.Connection) -> None:
-        """To be called under a lock: two programs that create the same table at once would trip over each other."""
+        """Create the table. Must be called under a lock: of two concurrent CREATE TABLE, one would fail."""
         create = sql.SQL(
             "CREATE TABLE IF NOT EXISTS {} (sink text, batch bigint, number bigint, letter_count bigint NOT NULL,"
             " letters bytea NOT NULL, PRIMARY KEY (sink, batch, number))"
@@ -57,7 +58,7 @@ class Outbox:
         connection.execute(create.format(self._table))
 
     def add(self, connection: psycopg.Connection, batch_id: int, staged: Sequence[Staged]) -> None:
-        """In the transaction that merges the batch's rows."""
+        """Move staged letters into the outbox, in the transaction that merges the batch's rows."""
         if not staged:
             return
         parts = [
@@ -82,7 +83,7 @@ class Outbox:
         connection.execute(move)
 
     def pending(self, connection: psycopg.Connection) -> list[Pending]:
-        """Of the oldest batch first; more than one only if somebody put an older checkpoint back."""
+        """Return the pending batches, oldest first. There is more than one only if an older checkpoint was restored."""
         query = sql.SQL(
             "SELECT batch, count(*), sum(letter_count)::bigint FROM {} WHERE sink = %s GROUP BY batch ORDER BY batch"
         )

@@ -1,6 +1,6 @@
-"""Values that Spark can hold and PostgreSQL cannot, found before they are copied, with the row they are in. Pure.
+"""Finds values that Spark can hold but PostgreSQL cannot, with their rows, before they are copied. Pure.
 
-The server would refuse them as well, but says neither which row it was nor, at times, which column.
+The server would reject them as well, but reports neither the row nor, in some cases, the column.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,20 +9,21 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# The first day of the Julian calendar, 4713 BC. The ends are later than what Spark's times, and most dates, reach.
+# The first day is the start of Julian days in 4713 BC. PostgreSQL's timestamps end later than Spark's, so only dates
+# have an upper limit here.
 _FIRST_DAY: Final = -2_440_588
 _LAST_DAY: Final = 2_145_042_905
 _FIRST_MICROSECOND: Final = _FIRST_DAY * 86_400_000_000
 _TOO_EARLY: Final = "is before 4713 BC, where PostgreSQL's times begin"
-# An escape, whose backslash is not itself escaped.
+# The escape of NUL with a backslash that is not itself escaped.
 _NUL_IN_JSON: Final = r"(^|[^\\])(\\\\)*\\u0000"
 _SHOWN_LENGTH: Final = 60
-# Without a key, the first columns have to tell which row it is.
+# Without a key, this many of the first columns identify the row in messages.
 _SHOWN_COLUMNS: Final = 3
 
 
 class Limits(NamedTuple):
-    """What a column of the table does not take, besides what none can hold."""
+    """The limits of a column of the table, in addition to those of PostgreSQL's types."""
 
     is_required: bool = False
     length_max: int | None = None
@@ -30,7 +31,8 @@ class Limits(NamedTuple):
 
 
 class RefusedValue(NamedTuple):
-    """`why` goes on behind the column's name; `row` counts within the batch."""
+    """A value that the table cannot hold. `row` is the index in the batch; `why` continues a sentence after the
+    column's name."""
 
     row: int
     column: str
@@ -40,7 +42,10 @@ class RefusedValue(NamedTuple):
 def find_refused_values(
     batch: pa.RecordBatch, limits: Mapping[str, Limits], delete_column: str | None = None
 ) -> list[RefusedValue]:
-    """In the order of the rows. Those that delete do not get into the table, so its limits are not theirs."""
+    """Return the refused values in the order of the rows.
+
+    Rows that delete are not inserted, so the table's limits do not apply to them.
+    """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     found = [RefusedValue(row, name, why) for name, column in columns.items() for row, why in _beyond_postgres(column)]
     deleting = set() if delete_column is None else set(_true_rows(columns[delete_column]))
@@ -53,7 +58,7 @@ def _beyond(limits: Limits, column: pa.Array) -> Iterator[tuple[int, str]]:
     if limits.is_required:
         yield from ((row, "is null, and must not be") for row in _true_rows(column.is_null()))
     if limits.length_max is not None:
-        # Spaces at the end are cut, as SQL says.
+        # Trailing spaces do not count: as in the SQL standard, PostgreSQL truncates them.
         lengths = pc.utf8_length(pc.utf8_rtrim(column, " "))
         for row in _true_rows(pc.greater(lengths, limits.length_max)):
             yield row, f"has {lengths[row]} characters, and the table's has {limits.length_max}"
@@ -86,7 +91,7 @@ def _true_rows(mask: pa.Array) -> list[int]:
 
 
 def describe(refusal: RefusedValue, batch: pa.RecordBatch, key_columns: Sequence[str]) -> str:
-    """What is wrong, and which row it is in."""
+    """Return a sentence that names the column, the reason and the row."""
     names = key_columns or batch.schema.names[:_SHOWN_COLUMNS]
     row = ", ".join(f"{name} = {_shown(batch.column(name)[refusal.row])}" for name in names)
     return f"column {refusal.column} ({batch.column(refusal.column).type}) {refusal.why}, in the row with {row}"

@@ -1,6 +1,7 @@
-"""What a user may do with a table, asked of the server before anything is written.
+"""Checks the privileges of a user on a table before anything is written.
 
-Problems are sentences for people, with the statement that mends each. Nothing here needs Spark.
+Problems are sentences for users, each with the statement that grants the missing privilege. This module does not need
+Spark.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ _SCHEMA: Final = """
     SELECT n.nspname, current_user, has_schema_privilege(n.oid, 'USAGE'), has_schema_privilege(n.oid, 'CREATE')
     FROM pg_namespace n WHERE n.nspname = coalesce(%s, current_schema())
 """
-# A right to some of the columns may do; to delete, there is none but to the whole table.
+# Privileges on some of the columns may be enough; DELETE exists only for the whole table.
 _TABLE: Final = """
     SELECT CASE WHEN needed = 'DELETE' THEN has_table_privilege(c.oid, needed)
                 ELSE has_any_column_privilege(c.oid, needed) END, needed
@@ -30,7 +31,7 @@ _OF_LEDGER: Final = ("SELECT", "INSERT", "UPDATE")
 
 
 def sink_problems(dsn: str, table: str, *, has_key: bool, deletes: bool) -> list[str]:
-    """What keeps the user of the connection from writing to a table, or from making it if it is missing.
+    """Return what prevents the user of the connection from writing to a table, or from creating a missing one.
 
     Raises PostgresError.
     """
@@ -54,7 +55,7 @@ def sink_problems(dsn: str, table: str, *, has_key: bool, deletes: bool) -> list
 
 
 def column_problems(dsn: str, table: str, columns: Sequence[str], key: Sequence[str]) -> list[str]:
-    """Which of the columns to be written the user has no right to. `sink_problems` looked at the table as a whole."""
+    """Return the missing privileges on the columns to be written. `sink_problems` checks the table as a whole."""
     target = parse_table(table)
     changed = [name for name in columns if name not in key] if key else []
     problems = []
@@ -73,12 +74,12 @@ def column_problems(dsn: str, table: str, columns: Sequence[str], key: Sequence[
 
 def _missing_schema(target: TableName) -> str:
     if target.schema is None:
-        return "the user's search_path names no schema that exists: write the table as schema.table"
+        return "the user's search_path contains no existing schema: write the table as schema.table"
     return f"there is no schema {target.schema}: CREATE SCHEMA {target.schema}, or correct the table's name"
 
 
 def _missing_rights(connection: psycopg.Connection, table: TableName, user: str, needed: Sequence[str]) -> list[str]:
-    """None of a table that does not exist yet: its maker may do all."""
+    """Return the missing privileges on a table; none if it does not exist yet, because its creator has all."""
     name = table.identifier.as_string(connection)
     rows = connection.execute(sql.SQL(_TABLE), (list(needed), name))
     missing = [right for may, right in rows if not may]

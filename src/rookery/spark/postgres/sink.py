@@ -3,15 +3,15 @@
     sink = PostgresSink(dsn=..., table="orders", key_columns=["id"], sink_id="orders-to-postgres")
     stream.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
 
-Theory of operation. Tasks copy their rows into tables of their own (`staging`). Then the driver, in one transaction:
-locks the sink's entry in the ledger, counts the staged rows and merges them into the target, writes the batch into the
-ledger, drops what was staged. Whatever dies, dies on one side of that commit. Before it, the batch is replayed and
-staged anew, and the orphans are swept up; after it, the replay finds the batch in the ledger and does nothing. Dead
-letters of rows that the table refuses are part of that transaction, and sent behind it (`outbox`).
+Theory of operation. Tasks copy their rows into their own tables (`staging`). The driver then, in one transaction, locks
+the sink's entry in the ledger, counts the staged rows and merges them into the target, writes the batch into the
+ledger, and drops the staging tables. A process that dies before that commit has written nothing: the batch is replayed
+and staged again, and orphaned tables are dropped. After the commit, the replay finds the batch in the ledger and does
+nothing. Dead letters of rows that the table refuses are part of the transaction, and are sent after it (`outbox`).
 
-A run claims the sink with its first batch, and its claim is compared under the ledger's lock before anything is merged:
-a driver that was believed dead and wakes up is fenced. The sink's id must belong to one checkpoint: batches are known
-by their numbers, and those of another checkpoint begin at 0 again.
+A run claims the sink with its first batch, and its claim is compared under the ledger's lock before rows are merged: a
+driver that was replaced but is still running is fenced. A sink id must belong to one checkpoint: batches are identified
+by their numbers, and those of another checkpoint start at 0 again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,18 +54,20 @@ _log = LibraryLogger(__name__)
 
 
 class Step(StrEnum):
-    """What a batch has just done, for who watches (or interrupts) it."""
+    """A completed step of a batch, passed to `on_step`; tests interrupt the sink there."""
 
     STAGED = "staged"
     MERGED = "merged"
     COMMITTED = "committed"
-    # Only where there are dead letters.
+    # Only if there are dead letters.
     SENT = "sent"
 
 
 class Outcome(NamedTuple):
-    """`is_replay`: the batch was written before, and was left alone. `letter_count`: dead letters that were sent, which
-    may be those of the run before."""
+    """The result of a batch. `is_replay`: the batch was written before, and was skipped.
+
+    `letter_count`: the dead letters that were sent, which may be those of an earlier run.
+    """
 
     row_count: int
     is_replay: bool
@@ -73,11 +75,11 @@ class Outcome(NamedTuple):
 
 
 class PostgresSink:
-    """One run of a query. With key columns, rows replace those of the same key; without, all are added.
+    """The sink of one run of a query. With key columns, rows replace those with the same key; without, rows are added.
 
-    `delete_when` is an SQL expression of Spark: rows for which it is true delete the row of their key.
-    Rows that the table cannot hold are errors, unless somebody takes them: `dead_letters` sends them to a topic, once;
-    `on_refused` is called in the tasks, and again with the same rows if a task is tried again.
+    `delete_when` is an SQL expression of Spark: rows for which it is true delete the row with their key.
+    Rows that the table cannot hold are errors, unless they are handled: `dead_letters` sends them to a topic, once;
+    `on_refused` is called in the tasks, and again with the same rows if a task is retried.
     """
 
     def __init__(
@@ -108,13 +110,13 @@ class PostgresSink:
         self._on_step = on_step
         self._ledger = Ledger(self._target, sink_id)
         self._outbox = Outbox(self._target, sink_id)
-        # Those of a run that died behind a commit wait there.
+        # The outbox may hold letters of a run that died after its commit.
         self._may_have_letters = dead_letters is not None
         self._claim: int | None = None
         self._columns: dict[str, TableColumn] = {}
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> Outcome:
-        """For `foreachBatch`."""
+        """Write a batch; for `foreachBatch`."""
         schema = self._written_schema(rows.schema)
         if not self.begin(schema, batch_id):
             return Outcome(0, is_replay=True, letter_count=self._send_letters(rows.sparkSession))
@@ -128,25 +130,25 @@ class PostgresSink:
         return outcome._replace(letter_count=self._send_letters(rows.sparkSession))
 
     def _written_schema(self, schema: StructType) -> StructType:
-        """Without the records that rows come with for their dead letters."""
+        """Return the schema without the column of original records, which are only for dead letters."""
         letters = self._dead_letters
         if letters is None:
             return schema
         if letters.topic is None and ORIGIN not in schema.names:
             raise PostgresError(
-                f"rows without the column {ORIGIN} are no records of a topic: name that of dead_letters"
+                f"rows without the column {ORIGIN} do not come from a topic: set the topic of dead_letters"
             )
         return StructType([field for field in schema if field.name != ORIGIN])
 
     def begin(self, schema: StructType, batch_id: int) -> bool:
-        """Whether the batch has to be written. The first call claims the sink and sees to the table."""
+        """Return whether the batch must be written. The first call claims the sink and creates or checks the table."""
         self._check_columns(schema)
         with connect(self._dsn) as connection:
             if self._claim is None:
                 self._columns = ensure_table(connection, self._target, schema, self._key_columns)
                 claim = self._ledger.claim(connection).claim
                 if self._dead_letters is not None:
-                    # The claim's lock holds until the commit.
+                    # The claim holds its lock until the commit, so concurrent runs do not create the table twice.
                     self._outbox.create(connection)
                 drop_tables(connection, staged_tables(connection, self._target, self._sink_id))
                 connection.commit()
@@ -179,7 +181,7 @@ class PostgresSink:
         )
 
     def _limits(self, name: str) -> Limits:
-        """As the table was when this run began; what changes later, the server refuses."""
+        """Return the limits of a column, as the table was when this run started. The server enforces later changes."""
         column, is_key = self._columns.get(name), name in self._key_columns
         if column is None:
             return Limits(is_required=is_key)
@@ -187,7 +189,7 @@ class PostgresSink:
         return Limits(is_key or column.is_not_null, kind.length_max, kind.name == "jsonb")
 
     def publish(self, schema: StructType, batch_id: int, staged: Sequence[Staged]) -> Outcome:
-        """Make what was staged visible, together with the ledger's entry."""
+        """Merge the staged rows and write the ledger's entry in one transaction."""
         assert self._claim is not None, "begin() claims the sink"
         self._on_step(Step.STAGED)
         rows = [table for table in staged if not table.has_letters]
@@ -221,7 +223,10 @@ class PostgresSink:
             connection.execute(statement)
 
     def _send_letters(self, session: "SparkSession") -> int:
-        """All that wait. When Spark takes a batch for done, its dead letters are in their topic."""
+        """Send all pending dead letters and return their number.
+
+        This runs before the batch returns: when Spark records a batch as done, its dead letters are in their topic.
+        """
         if self._dead_letters is None or not self._may_have_letters:
             return 0
         with connect(self._dsn) as connection:
@@ -252,7 +257,7 @@ class PostgresSink:
         if taken:
             raise PostgresError(f"column {taken.pop()} is used by the sink: rename it")
         if self._order_column is not None and self._order_column not in schema.names:
-            raise PostgresError(f"order column {self._order_column} is none of {', '.join(schema.names)}")
+            raise PostgresError(f"order column {self._order_column} is not among {', '.join(schema.names)}")
 
 
 def _merge_column(field: StructField, column: TableColumn) -> MergeColumn:

@@ -1,11 +1,11 @@
-"""Reads a PostgreSQL table or query as a DataFrame, in parallel where there is a column to divide it by.
+"""Reads a PostgreSQL table or query as a DataFrame, in parallel if there is a column to divide it by.
 
     orders = read_postgres(spark, dsn=..., table="orders", partition_column="id", partitions=4)
 
-Each task copies its part out as CSV, which Arrow reads without a step of Python for each row. The query converts what
-CSV has no plain form for (`read_columns`): bytes as hexadecimal digits, times as microseconds, dates as days, arrays as
-JSON; the DataFrame turns these back. Every task has a transaction of its own, so parts are read at slightly different
-moments.
+Each task copies its part as CSV, which Arrow parses without Python code per row. The query converts values that CSV
+cannot express directly (`read_columns`): bytes to hexadecimal digits, times to microseconds, dates to days, arrays to
+JSON; the DataFrame converts them back. Every task has its own transaction, so parts are read at slightly different
+times.
 """
 
 import io
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-# A row must fit into a block.
+# The size of a block of CSV; a row must fit into a block.
 _BLOCK_SIZE_BYTES: Final = 16 * 1024 * 1024
-# Spark has no infinity: as with its JDBC source, it is the end of the year 9999, or the beginning of the year 1.
+# Spark has no infinity: as in its JDBC source, it becomes the end of the year 9999 or the beginning of the year 1.
 _MICROSECONDS: Final = (
     "CASE {0} WHEN 'infinity' THEN 253402300799000000 WHEN '-infinity' THEN -62135596800000000"
     " ELSE (extract(epoch FROM {0}) * 1000000)::bigint END"
@@ -38,7 +38,7 @@ _TEXT: Final = "{}::text"
 _DIGITS_MAX: Final = 38
 _DECIMAL: Final = "decimal(38,18)"
 
-# By PostgreSQL's name: how the query gives the column, and its Spark type; what is not here is read as text.
+# By PostgreSQL's type name: the expression that selects the column, and its Spark type; other types are read as text.
 _PLAIN: Final = {
     "bool": ("{}", "boolean"),
     "int2": ("{}", "smallint"),
@@ -61,7 +61,7 @@ _ARRAYS_OF_TIMES: Final = ("array<date>", "array<timestamp>", "array<timestamp_n
 
 
 class ReadColumn(NamedTuple):
-    """`expression` has a place for the column's name."""
+    """A column to read. `expression` has a placeholder for the column's name."""
 
     name: str
     expression: str
@@ -69,7 +69,7 @@ class ReadColumn(NamedTuple):
 
     @property
     def copied_type(self) -> str:
-        """The Spark type in which a task hands it over."""
+        """The Spark type of the column in a task's output, before the conversion of `finished`."""
         is_text = self.spark_type == "binary" or self.spark_type.startswith("array<")
         return "string" if is_text else self.spark_type
 
@@ -83,14 +83,14 @@ class ReadColumn(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a task reads."""
+    """The part that a task reads."""
 
     dsn: str
     statement: str
     columns: tuple[ReadColumn, ...]
 
     def __repr__(self) -> str:
-        """Without the password: errors may quote it."""
+        """Return a text without the dsn, which may contain a password: error messages may quote it."""
         return f"Part({self.statement})"
 
 
@@ -103,7 +103,7 @@ def read_postgres(
     partition_column: str | None = None,
     partitions: int = 1,
 ) -> "DataFrame":
-    """Either a table or a query. The partition column holds whole numbers, dates or times."""
+    """Read either a table or a query. The partition column must hold whole numbers, dates or times."""
     parts = plan_parts(dsn, table=table, query=query, partition_column=partition_column, partitions=partitions)
     columns = parts[0].columns
 
@@ -123,15 +123,15 @@ def read_postgres(
 def plan_parts(
     dsn: str, *, table: str | None, query: str | None, partition_column: str | None, partitions: int
 ) -> list[Part]:
-    """Raises PostgresError for a query that does not work, as the server describes it."""
+    """Return one part per task. Raises PostgresError with the server's message for an invalid query."""
     if (table is None) == (query is None):
-        raise PostgresError("give a table or a query, and not both")
+        raise PostgresError("give either a table or a query")
     if partitions < 1 or (partitions > 1 and partition_column is None):
         raise PostgresError("several partitions need a partition_column to divide the rows by")
     rows = (
         sql.SQL("SELECT * FROM {}").format(parse_table(table).identifier)
         if table is not None
-        # What follows stands on a line of its own: the query may end in a comment.
+        # A line break, because the query may end in a comment, which must not include the SQL that is appended.
         else sql.SQL((query or "").strip().rstrip(";") + "\n")
     )
     with connect(dsn) as connection:
@@ -151,7 +151,7 @@ def read_columns(connection: psycopg.Connection, rows: sql.Composable) -> tuple[
     names = [column.name for column in columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise PostgresError(f"column {twice[0]} is there {names.count(twice[0])} times: name them apart")
+        raise PostgresError(f"column {twice[0]} exists {names.count(twice[0])} times: give them different names")
     return columns
 
 
@@ -176,7 +176,7 @@ def _array_column(name: str, element: str) -> ReadColumn:
 def _conditions(
     connection: psycopg.Connection, rows: sql.Composable, name: str | None, count: int
 ) -> list[sql.Composable]:
-    """One for each part; together they hold for every row, and for none twice. Null is in the first part."""
+    """Return one condition per part. Each row satisfies exactly one; null is in the first part."""
     if name is None or count == 1:
         return [sql.SQL("true")]
     column = sql.Identifier(name)
@@ -196,7 +196,7 @@ def _conditions(
 
 
 def _edges(low: Any, high: Any, count: int, name: str) -> list[Any]:
-    """The inner bounds of parts of equal width; fewer, where there are fewer values."""
+    """Return the inner bounds of parts of equal width; fewer if there are fewer values."""
     if isinstance(low, bool) or not isinstance(low, int | date):
         raise PostgresError(f"partition_column {name} must hold whole numbers, dates or times")
     edges = [low + (high - low) * index // count for index in range(1, count)]
@@ -215,7 +215,7 @@ def _copy(
 
 
 def read_part(part: Part) -> "Iterator[pa.RecordBatch]":
-    """In a task."""
+    """Read a part; called in a task."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -254,7 +254,10 @@ def _csv_type(kind: "pa.DataType") -> "pa.DataType":
 
 
 def _check_arrays(columns: Sequence[ReadColumn], batch: "pa.RecordBatch") -> None:
-    """PostgreSQL's types do not tell what Spark's do, and Spark would read null. Raises PostgresError."""
+    """Raise PostgresError for arrays that Spark's types cannot express; Spark would silently read null.
+
+    PostgreSQL's types say neither the number of dimensions nor whether there is an infinity.
+    """
     import pyarrow.compute as pc
 
     for column, texts in zip(columns, batch.columns, strict=True):
@@ -266,7 +269,7 @@ def _check_arrays(columns: Sequence[ReadColumn], batch: "pa.RecordBatch") -> Non
                 " read it in a query as to_json(...)::text"
             )
         if column.spark_type in _ARRAYS_OF_TIMES and pc.any(pc.match_substring(texts, 'infinity"')).as_py():
-            raise PostgresError(f"column {column.name} holds an array with infinity, which Spark's times do not have")
+            raise PostgresError(f"column {column.name} holds an array with infinity, which Spark's times lack")
 
 
 def _arrow_schema(columns: Sequence[ReadColumn]) -> "pa.Schema":
@@ -295,7 +298,7 @@ def _decimal(column: ReadColumn) -> "pa.DataType":
 
 
 class _CopyStream(io.RawIOBase):
-    """What the server copies out, row by row, as a file. Reads are filled as far as they can be."""
+    """The server's COPY output as a file. `read` returns as many bytes as requested unless the output ends."""
 
     def __init__(self, copy: psycopg.Copy) -> None:
         self._copy = copy

@@ -1,14 +1,13 @@
-"""Rows on their way: each attempt of a task copies its rows into a table of its own, beside the target.
+"""Stages rows: each attempt of a task copies its rows into its own table, in the schema of the target.
 
-The table appears with the commit of the rows in it, so a table that can be seen is complete. Its name is made for this
-attempt alone: attempts of the same task never meet. The driver publishes the tables of those attempts that Spark
-counts, and drops the tables of all others (`staged_tables`).
+The table is created in the transaction that copies the rows, so a visible table is complete. Its name is unique to the
+attempt, so attempts of the same task do not interfere. The driver merges the tables of the attempts that Spark counts
+and drops all others (`staged_tables`).
 
-`__rookery_row` numbers the rows, so that the last row of a key is known; `__rookery_delete` says that a row is to be
-deleted by its key. Dead letters of rows that the table refuses are staged in a second table of the attempt.
+`__rookery_row` numbers the rows, to find the last row of a key; `__rookery_delete` marks rows that delete the row with
+their key. Dead letters of rows that the table refuses are staged in a second table of the attempt.
 
-Times are copied as the numbers that they are to both sides: Python's end with the year 9999, those of Spark and
-PostgreSQL do not.
+Times are copied as numbers, which Spark and PostgreSQL both use: Python's times end with the year 9999, theirs do not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,13 +36,13 @@ LETTER_COUNT: Final = "letter_count"
 LETTERS: Final = "letters"
 STAGED_SCHEMA: Final = "name string, partition int, row_count long, has_letters boolean"
 _PREFIX: Final = "rookery_stage"
-# PostgreSQL counts from the year 2000.
+# PostgreSQL counts times from the year 2000.
 _EPOCH_DAYS: Final = 10_957
 _EPOCH_MICROSECONDS: Final = _EPOCH_DAYS * 86_400_000_000
 _PORTION_BYTES: Final = 4 * 1024 * 1024
 
 
-# Takes rows that the table cannot hold, and for each what is wrong with it. Called in a task.
+# Called in a task with rows that the table cannot hold, and with the reason for each row.
 OnRefused: TypeAlias = Callable[[pa.RecordBatch, list[str]], None]
 
 
@@ -51,13 +50,15 @@ class StagedColumn(NamedTuple):
     name: str
     type: str
     limits: Limits = Limits()
-    # Text that Spark made of what is nested.
+    # Whether the text is JSON that Spark made of a nested value.
     is_json: bool = False
 
 
 class Staging(NamedTuple):
-    """How tasks stage rows: made by the driver, sent to them. Rows that the table cannot hold become dead letters, or
-    are handed to `on_refused`, or are errors."""
+    """How tasks stage rows; the driver creates it and sends it to the tasks.
+
+    Rows that the table cannot hold become dead letters, are passed to `on_refused`, or are errors.
+    """
 
     dsn: str
     target: TableName
@@ -69,12 +70,12 @@ class Staging(NamedTuple):
     dead_letters: DeadLetters | None = None
 
     def __repr__(self) -> str:
-        """Without the password: errors may quote it."""
+        """Return a text without the dsn, which may contain a password: error messages may quote it."""
         return f"Staging({self.target}, {self.sink_id})"
 
 
 class Staged(NamedTuple):
-    """A table of staged rows, or of portions of letters."""
+    """A table of staged rows, or of portions of dead letters."""
 
     name: str
     partition: int
@@ -83,7 +84,10 @@ class Staged(NamedTuple):
 
 
 def stage(staging: Staging, partition: int, batches: Iterable[pa.RecordBatch]) -> list[Staged]:
-    """The tables of this attempt: none if there are no rows. Raises PostgresError for a row that nobody takes."""
+    """Stage rows and return the tables of this attempt; none if there are no rows.
+
+    Raises PostgresError for a row that the table refuses, unless `staging` says what to do with it.
+    """
     with _LetterTable(staging, partition) as letters:
         rows = _rows(staging, batches, letters)
         first = next(rows, None)
@@ -101,7 +105,8 @@ def _stage_rows(staging: Staging, partition: int, rows: Iterator[tuple[Any, ...]
 
 
 class _LetterTable:
-    """Made with the first letter. It has a connection of its own: that of the rows is in the middle of a COPY."""
+    """The table of dead letters, created with the first one. It has its own connection, because that of the rows is in
+    the middle of a COPY."""
 
     def __init__(self, staging: Staging, partition: int) -> None:
         self._staging = staging
@@ -130,7 +135,7 @@ class _LetterTable:
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        """Commits, or rolls back what was raised in the middle of."""
+        """Commit, or roll back after an exception."""
         self._resources.__exit__(*raised)
 
 
@@ -142,11 +147,11 @@ def _rows(staging: Staging, batches: Iterable[pa.RecordBatch], letters: _LetterT
 
 
 def _accepted(staging: Staging, given: pa.RecordBatch, letters: _LetterTable) -> pa.RecordBatch:
-    """The rows that the table can hold. Raises PostgresError for others, if nobody takes them."""
+    """Return the rows that the table can hold; pass the others on. Raises PostgresError if `staging` has no target."""
     batch = given.select([name for name in given.schema.names if name != ORIGIN])
     limits = {column.name: column.limits for column in staging.columns}
     refused_values = find_refused_values(batch, limits, DELETE if staging.deletes else None)
-    # Of each row the first.
+    # Keep the first reason of each row.
     reasons = {refusal.row: describe(refusal, batch, staging.key_columns) for refusal in reversed(refused_values)}
     if not reasons:
         return batch
@@ -159,7 +164,7 @@ def _accepted(staging: Staging, given: pa.RecordBatch, letters: _LetterTable) ->
     else:
         more = f", and {len(rows) - 1} more such rows near it" if len(rows) > 1 else ""
         raise PostgresError(
-            f"table {staging.target}: {texts[0]}{more}; filter such rows out, or take them with dead_letters or "
+            f"table {staging.target}: {texts[0]}{more}; filter such rows out, or handle them with dead_letters or "
             "on_refused (in a pipeline: on_error: dead-letter)"
         )
     return batch.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
@@ -181,7 +186,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _copied_type(kind: pa.DataType) -> pa.DataType:
-    """Numbers for times: Spark's are microseconds and days, as PostgreSQL's are."""
+    """Return the Arrow type of copied values. Times are numbers: microseconds and days in both Spark and PostgreSQL."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_date(kind):
@@ -190,7 +195,7 @@ def _copied_type(kind: pa.DataType) -> pa.DataType:
 
 
 class _Microseconds(Dumper):
-    """Since 1970."""
+    """Writes microseconds since 1970 as a timestamp."""
 
     oid = psycopg.adapters.types["timestamp"].oid
     format = Format.BINARY
@@ -205,7 +210,7 @@ class _ZonedMicroseconds(_Microseconds):
 
 
 class _Days(Dumper):
-    """Since 1970."""
+    """Writes days since 1970 as a date."""
 
     oid = psycopg.adapters.types["date"].oid
     format = Format.BINARY
@@ -216,7 +221,7 @@ class _Days(Dumper):
 
 
 def _create(table: sql.Identifier, columns: Sequence[StagedColumn]) -> sql.Composed:
-    """Not logged: what a crash of the server takes away is missed (`check_complete`) and staged again."""
+    """Create an unlogged table: a crash of the server empties it, which `check_complete` detects."""
     parts = [sql.SQL("{} {}").format(sql.Identifier(column.name), type_name(column.type)) for column in columns]
     parts.append(sql.SQL("{} bigint").format(sql.Identifier(ROW)))
     return sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, sql.SQL(", ").join(parts))
@@ -240,19 +245,23 @@ def _copy(
 
 
 def check_complete(connection: psycopg.Connection, target: TableName, staged: Sequence[Staged]) -> None:
-    """A server that crashes empties tables that are not logged. Raises UnavailableError: the batch must be replayed."""
+    """Check that no staged row was lost: a crash of the server empties unlogged tables.
+
+    Raises UnavailableError: the batch must be replayed. Without this check the missing rows would be lost, because the
+    ledger would record the batch as written.
+    """
     for table in staged:
         query = sql.SQL("SELECT count(*) FROM {}").format(target.sibling(table.name).identifier)
         (row_count,) = connection.execute(query).fetchone() or (0,)
         if row_count != table.row_count:
             raise UnavailableError(
-                f"of {table.row_count} rows staged for {target}, {row_count} are there: the server was restarted after "
-                "a crash; nothing of the batch was written, start the query again"
+                f"of {table.row_count} rows staged for {target}, only {row_count} are left: the server was restarted "
+                "after a crash; nothing of the batch was written, restart the query"
             )
 
 
 def staged_tables(connection: psycopg.Connection, target: TableName, sink_id: str) -> list[TableName]:
-    """All tables of the sink that hold staged rows, whoever staged them."""
+    """Return all staging tables of the sink, of any run."""
     found = connection.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = coalesce(%s, current_schema())",
@@ -272,5 +281,5 @@ def _new_name(staging: Staging, partition: int) -> str:
 
 
 def _prefix(sink_id: str) -> str:
-    """Of the tables of this sink; a name in PostgreSQL has 63 bytes, an id of ours any number."""
+    """Return the prefix of the sink's table names: a hash, because names in PostgreSQL are limited to 63 bytes."""
     return f"{_PREFIX}_{blake2b(sink_id.encode(), digest_size=8).hexdigest()}_"

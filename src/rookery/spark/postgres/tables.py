@@ -1,6 +1,6 @@
-"""The table that a sink writes to: made if it is missing, else compared with what shall be written, before anything is.
+"""Creates the table that a sink writes to, or checks an existing one against the rows, before anything is written.
 
-Problems are sentences for people; an empty list means that the table will do.
+Problems are sentences for users; an empty list means that the table is suitable.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from rookery.spark.postgres.connections import TableName, connect, parse_table
 from rookery.spark.postgres.errors import PostgresError
 from rookery.spark.postgres.types import TableType, fits, new_column_type
 
-# Two programs that create the same table at once would trip over each other.
+# Serializes CREATE TABLE: of two programs that create the same table concurrently, one would fail.
 _CREATION_LOCK: Final = 0x726F6F6B
 
 _COLUMNS: Final = """
@@ -24,7 +24,7 @@ _COLUMNS: Final = """
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-# Of each unique index that speaks of all rows, its columns; an expression has no name.
+# The columns of each unique index that covers all rows; an expression has no name.
 _UNIQUE: Final = """
     SELECT array_agg(a.attname::text) FROM pg_index i
     CROSS JOIN unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) AS keys(attnum)
@@ -37,13 +37,13 @@ class TableColumn(NamedTuple):
     name: str
     type: TableType
     is_not_null: bool
-    # Not null, and nothing is put in by itself.
+    # NOT NULL, without a default or an identity.
     must_be_given: bool
     is_generated: bool
 
 
 def check_table(dsn: str, table: str, schema: StructType, key_columns: Sequence[str] = ()) -> list[str]:
-    """What stands in the way of writing rows of this schema. A table that is missing can be made, if its rows can."""
+    """Return what prevents writing rows of this schema. A missing table is no problem if it can be created."""
     with connect(dsn) as connection:
         return find_problems(read_columns(connection, parse_table(table)), schema) + _key_problems(
             connection, parse_table(table), schema, key_columns
@@ -53,7 +53,7 @@ def check_table(dsn: str, table: str, schema: StructType, key_columns: Sequence[
 def ensure_table(
     connection: psycopg.Connection, table: TableName, schema: StructType, key_columns: Sequence[str]
 ) -> dict[str, TableColumn]:
-    """Make the table if it is missing, and give its columns. Raises PostgresError with all problems."""
+    """Create the table if it does not exist, and return its columns. Raises PostgresError with all problems."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
     columns = find_columns(connection, table, schema, key_columns)
     if not columns:
@@ -65,7 +65,10 @@ def ensure_table(
 def find_columns(
     connection: psycopg.Connection, table: TableName, schema: StructType, key_columns: Sequence[str]
 ) -> dict[str, TableColumn]:
-    """The table's columns, which fit the schema; none if there is no table. Raises PostgresError with all problems."""
+    """Return the columns of the table; none if there is no table.
+
+    Raises PostgresError with all problems if they do not fit the schema.
+    """
     columns = read_columns(connection, table)
     problems = find_problems(columns, schema) + _key_problems(connection, table, schema, key_columns)
     if problems:
@@ -74,7 +77,7 @@ def find_columns(
 
 
 def find_problems(columns: dict[str, TableColumn] | None, schema: StructType) -> list[str]:
-    """`columns` None: there is no table yet."""
+    """Return the problems of writing the schema to a table. `columns` None: there is no table yet."""
     problems = [
         f"column {field.name}: {field.dataType.simpleString()} cannot be written; cast it"
         for field in schema
@@ -116,7 +119,7 @@ def _key_problems(
 
 
 def read_columns(connection: psycopg.Connection, table: TableName) -> dict[str, TableColumn] | None:
-    """By name and in order; None if there is no such table."""
+    """Return the columns by name and in order; None if there is no such table."""
     found = connection.execute(_COLUMNS, (_literal(connection, table),)).fetchall()
     columns = [
         TableColumn(name, TableType(kind, modifier, shown, is_enum), *rest)
@@ -126,7 +129,7 @@ def read_columns(connection: psycopg.Connection, table: TableName) -> dict[str, 
 
 
 def _literal(connection: psycopg.Connection, table: TableName) -> str:
-    """As the server's own functions take names."""
+    """Return a name in the form that the server's functions take."""
     return table.identifier.as_string(connection)
 
 
@@ -145,6 +148,6 @@ def identifiers(names: Sequence[str]) -> sql.Composed:
 
 
 def type_name(name: str | None) -> sql.SQL:
-    """A type out of our own tables: never a text of the user's."""
-    assert name is not None, "checked before"
+    """Return a type as SQL. `name` must come from this package's constants, never from the user."""
+    assert name is not None, "find_problems() has rejected types that cannot be written"
     return sql.SQL(name)

@@ -1,19 +1,19 @@
-"""Which PostgreSQL types hold which Spark types, on the way in and on the way out. Pure.
+"""Maps Spark types to PostgreSQL types. Pure.
 
-A column that is written has two types: that of the table, and that in which it is staged, which is the plain one of its
-Spark type. What is nested beyond an array of plain values is staged as JSON text, made by Spark.
+A column that is written has two types: that of the table, and the staged type, which is the plain PostgreSQL type of
+its Spark type. Values that are nested deeper than an array of plain values are staged as JSON text, made by Spark.
 """
 
 from typing import Final, NamedTuple
 
 from pyspark.sql import types as spark
 
-# How a column of the table is called in PostgreSQL's catalog, for each type that Spark's values fit into unchanged.
+# Names of types in PostgreSQL's catalog that hold the integers and texts of Spark unchanged.
 _INTEGERS: Final = ("int2", "int4", "int8")
 _TEXTS: Final = ("text", "varchar", "bpchar", "citext", "name")
-# Text becomes these by an explicit cast only.
+# Types to which text is converted by an explicit cast only.
 _PARSED_FROM_TEXT: Final = ("json", "jsonb", "uuid", "xml", "inet", "cidr")
-# Texts that differ may be the same to these: in case, or in spaces at the end.
+# Types that compare texts ignoring case or trailing spaces.
 _COMPARED_LOOSELY: Final = ("citext", "bpchar")
 _DIGITS: Final = {"int2": 5, "int4": 10, "int8": 19}
 _NO_MODIFIER: Final = -1
@@ -41,7 +41,7 @@ JSON: Final = "jsonb"
 
 
 class TableType(NamedTuple):
-    """A column's type in the catalog: its name, its modifier (precision, length), and how people read it."""
+    """A column's type in the catalog: its name, its modifier (precision, length), and its form in SQL."""
 
     name: str
     modifier: int = _NO_MODIFIER
@@ -53,13 +53,13 @@ class TableType(NamedTuple):
 
     @property
     def length_max(self) -> int | None:
-        """Of a text, in characters."""
+        """The maximum length of a text, in characters."""
         is_limited = self.name in ("varchar", "bpchar") and self.modifier != _NO_MODIFIER
         return self.modifier - _MODIFIER_OFFSET if is_limited else None
 
 
 def staged_type(spark_type: spark.DataType) -> str | None:
-    """What psycopg copies its values as; None for what cannot be written."""
+    """Return the type as which psycopg copies the values; None if they cannot be written."""
     if is_json(spark_type):
         return "text"
     if isinstance(spark_type, spark.ArrayType):
@@ -74,7 +74,7 @@ def is_json(spark_type: spark.DataType) -> bool:
 
 
 def new_column_type(spark_type: spark.DataType) -> str | None:
-    """The type of the column in a table that is made for the values."""
+    """Return the type of the column in a table that the sink creates; None if the values cannot be written."""
     if is_json(spark_type):
         return JSON
     if isinstance(spark_type, spark.DecimalType):
@@ -83,7 +83,7 @@ def new_column_type(spark_type: spark.DataType) -> str | None:
 
 
 def fits(spark_type: spark.DataType, column: TableType) -> bool:
-    """Whether every value of the Spark type can be in the column, unchanged; of text, every value of the right form."""
+    """Whether the column can hold every value of the Spark type unchanged; for texts, every text of the right form."""
     staged, name = staged_type(spark_type), column.name
     if is_json(spark_type):
         return name in ("json", "jsonb")
@@ -102,20 +102,23 @@ def fits(spark_type: spark.DataType, column: TableType) -> bool:
     return name == _PLAIN.get(type(spark_type))
 
 
-def _holds_digits(column: TableType, before_point: int, behind_point: int) -> bool:
+def _holds_digits(column: TableType, before_point: int, after_point: int) -> bool:
     if column.modifier == _NO_MODIFIER:
         return True
     precision, scale = divmod(column.modifier - _MODIFIER_OFFSET, 1 << 16)
-    return scale >= behind_point and precision - scale >= before_point
+    return scale >= after_point and precision - scale >= before_point
 
 
 def needs_cast(spark_type: spark.DataType, column: TableType) -> bool:
-    """Where assignment does not do. Elsewhere no cast is written: an explicit one cuts texts and rounds in silence."""
+    """Whether the value needs an explicit cast, because an assignment cast does not exist.
+
+    Elsewhere there must be no explicit cast: it would silently truncate texts and round numbers.
+    """
     return staged_type(spark_type) == "text" and (column.name in _PARSED_FROM_TEXT or column.is_enum)
 
 
 def compared_as(spark_type: spark.DataType, column: TableType) -> str | None:
-    """The type by which the column tells values apart, where it differs from the staged one; without its length."""
+    """Return the type by which the column compares values, without its length; None if that is the staged type."""
     if needs_cast(spark_type, column):
         return str(column)
     return column.name if column.name in _COMPARED_LOOSELY else None

@@ -31,15 +31,18 @@ def share(limit: int, starts: Mapping[TopicPartition, Offset], ends: Mapping[Top
 
     Each partition with a lag gets at least one offset.
     """
-    behind = lags(starts, ends)
-    total = sum(behind.values())
+    partition_lags = lags(starts, ends)
+    total = sum(partition_lags.values())
     if total <= limit:
         return dict(ends)
-    return {tp: starts[tp] + max(limit * behind[tp] // total, 1) if tp in behind else end for tp, end in ends.items()}
+    return {
+        tp: starts[tp] + max(limit * partition_lags[tp] // total, 1) if tp in partition_lags else end
+        for tp, end in ends.items()
+    }
 
 
 def offsets_within(
-    size_bytes: int, behind: Mapping[TopicPartition, int], samples: Mapping[TopicPartition, StoredRun]
+    size_bytes: int, partition_lags: Mapping[TopicPartition, int], samples: Mapping[TopicPartition, StoredRun]
 ) -> int | None:
     """Return the number of offsets that take about `size_bytes`; None if all offsets together do not take more.
 
@@ -47,12 +50,12 @@ def offsets_within(
     """
     expected, measured = 0.0, 0
     for tp, run in samples.items():
-        if tp in behind and run.offset_count > 0:
-            expected += behind[tp] * run.size_bytes / run.offset_count
-            measured += behind[tp]
+        if tp in partition_lags and run.offset_count > 0:
+            expected += partition_lags[tp] * run.size_bytes / run.offset_count
+            measured += partition_lags[tp]
     if not expected:
         return None
-    total = sum(behind.values())
+    total = sum(partition_lags.values())
     expected *= total / measured
     return None if expected <= size_bytes else max(int(total * size_bytes / expected), 1)
 

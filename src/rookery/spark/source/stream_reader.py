@@ -228,15 +228,15 @@ class StreamReader(DataSourceStreamReader):
         """Return the ends of the next micro-batch; None if there is none yet."""
         begins = self._beginnings(starts, self._latest)
         ends = {tp: end for tp, end in self._latest.items() if tp in begins}
-        behind = lags(begins, ends)
-        if not self._gate.opens(sum(behind.values()), limits):
+        partition_lags = lags(begins, ends)
+        if not self._gate.opens(sum(partition_lags.values()), limits):
             # Partitions that were added, deleted or recreated go into the checkpoint even if no record is read yet.
             noted = {tp: begins[tp] for tp in ends}
             return None if noted == starts else noted
         if limits.max_offsets is not None:
             ends = share(limits.max_offsets, begins, ends)
         if limits.max_bytes is not None:
-            count = offsets_within(limits.max_bytes, behind, self._samples(begins, behind))
+            count = offsets_within(limits.max_bytes, partition_lags, self._samples(begins, partition_lags))
             ends = ends if count is None else share(count, begins, ends)
         return ends
 
