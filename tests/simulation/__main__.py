@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds 1..200`: run worlds, one after the other, and tell what went wrong in them."""
+"""`python -m tests.simulation --seeds 1..200`: run simulated worlds one after the other and report the violations."""
 
 import argparse
 import subprocess
@@ -40,13 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", nargs="+", default=["1..100"], help="numbers and ranges, such as 7 or 1..200")
-    parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="this one only; the seed chooses otherwise")
-    parser.add_argument("--seconds", type=float, default=FAULTS_S, help="how long faults go on in each world")
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="only this one; by default the seed chooses")
+    parser.add_argument("--seconds", type=float, default=FAULTS_S, help="how long faults happen in each world")
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
-    parser.add_argument(
-        "--trace", action="store_true", help="print the last lines of what happened, for clean runs too"
-    )
-    parser.add_argument("--digest", action="store_true", help="print the hash of everything that happened")
+    parser.add_argument("--trace", action="store_true", help="print the last lines of the trace, for clean runs too")
+    parser.add_argument("--digest", action="store_true", help="print the hash of all events")
     return parser.parse_args(arguments)
 
 
@@ -59,7 +57,7 @@ def _report(outcome: Outcome) -> None:
     print(f"\nFAILED  seed {outcome.seed}, scenario {outcome.scenario}, commit {_commit()}")
     for violation in outcome.violations:
         print(f"  {violation}")
-    print("the last that happened:")
+    print("the last events:")
     print("\n".join(f"  {line}" for line in outcome.lines[-_LINES_SHOWN:]))
     print(
         f"reproduce: .venv/bin/python -m tests.simulation --seeds {outcome.seed} --scenario {outcome.scenario} "
@@ -68,9 +66,9 @@ def _report(outcome: Outcome) -> None:
 
 
 def _commit() -> str:
-    """The commit that the failure belongs to, marked if the tree differs from it."""
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+    """Return the checked-out commit, marked if the tree differs from it."""
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return described.stdout.strip() or "unknown"
 
 
 def _show_progress(outcome: Outcome, count: int, total: int, elapsed_s: float) -> None:

@@ -1,13 +1,13 @@
-"""A bank whose workers move money between accounts, one transaction for each transfer, and never trust each other.
+"""A bank whose workers move money between accounts, with one transaction per transfer.
 
-    Teller   makes transfers up, and gives some up again
-    Clerk    carries out requests that it reads from a topic; how far it has read is committed with the transfers
+    Teller   makes up transfers, and aborts some of them
+    Clerk    carries out requests that it reads from a topic; the read position is committed with the transfers
 
-Accounts are spread over the partitions of several topics. A worker's job is a `Post`, with a transactional id: its
-instances come, stall, are killed, and are replaced while they still work, without being told. The seed chose the `Way`
-in which each works. What an instance sent step by step may be sent again late, as if the network had held it back. With
-the classic protocol the epoch must be over, or the batch acknowledged: otherwise the broker cannot know better
-(KAFKA-17754, KIP-890).
+Accounts are spread over the partitions of several topics. A worker's job is a `Post`, with a transactional id. Its
+instances start, stall, are killed, and are replaced while they still work, without being notified. The seed chooses the
+`ClientKind` of each instance. The requests of step-by-step clients may be sent again late, as if the network had
+delayed them. With the classic protocol only requests of ended epochs and acknowledged batches are repeated: the broker
+cannot distinguish others from new requests (KAFKA-17754, KIP-890).
 """
 
 import asyncio
@@ -41,29 +41,30 @@ GROUP = "clerks"
 TRANSACTION_TIMEOUT_MS = 9_000
 _ACCOUNT_COUNT = 9
 _PATIENCE_S = 12.0
-# Some give up soon, and then do not know what became of their requests.
+# An instance with a short time-out often does not know the outcome of its requests.
 _PATIENCES_S = (2.0, _PATIENCE_S)
 _SENT_KEPT = 15
 _SIZES = (0, 10, 100, 1500)
 
-_GIVE_UP_CHANCE = 0.2
+_ABORT_CHANCE = 0.2
 _STALL_CHANCE = 0.02
 _STALL_S_MAX = 1.5 * TRANSACTION_TIMEOUT_MS / 1000
 _REPEAT_CHANCE = 0.1
 _REPEAT_S_MAX = 4.0
-# Others just go away.
+# The chance that an instance closes its clients at its end; others end without it.
 _CLOSE_CHANCE = 0.5
-_WAY_CHANGE_CHANCE = 0.3
-# Transfers that a teller makes when the faults have ended.
+_KIND_CHANGE_CHANCE = 0.3
+# The number of transfers that a teller makes after the faults have ended.
 _LAST_TRANSFERS = 3
 
 Leg = tuple[int, int]
 
 
-class Way(Enum):
-    """How an instance writes its transactions. CLASSIC and V2: step by step, in that protocol.
+class ClientKind(Enum):
+    """The client with which an instance writes its transactions.
 
-    REUSING: as CLASSIC, but with sequence numbers that aborted transactions have used.
+    CLASSIC and V2 send each request of that protocol step by step. REUSING is like CLASSIC, but reuses the sequence
+    numbers of aborted transactions. WHOLE_CLIENT is Rookery's producer.
     """
 
     CLASSIC = auto()
@@ -74,7 +75,7 @@ class Way(Enum):
 
 @dataclass
 class Bank:
-    """What all workers share."""
+    """The state that all workers share."""
 
     world: World
     bootstrap: str
@@ -82,10 +83,10 @@ class Bank:
     hosts: list[str]
     ledger: Ledger
     offsets: GroupHistory
-    ways: Sequence[Way]
+    client_kinds: Sequence[ClientKind]
     # How often the node was booted.
     boots: Callable[[], int]
-    # The faults have ended: finish what is to be done.
+    # True when the faults have ended: workers finish their work.
     is_closing: bool = False
 
     @property
@@ -97,7 +98,7 @@ class Bank:
 
 
 class Post:
-    """A worker's job, whoever does it."""
+    """A worker's job. Its instances do it one after the other, with the same transactional id."""
 
     def __init__(self, bank: Bank, name: str, requests: TopicPartition | None = None) -> None:
         self.bank = bank
@@ -105,11 +106,11 @@ class Post:
         self.requests = requests
         self.random = bank.world.new_random()
         self.sent: deque[SentRequest] = deque(maxlen=_SENT_KEPT)
-        # The newest that an instance was given.
+        # The newest producer id and epoch of an instance.
         self.identity: ProducerIdentity = NO_IDENTITY
-        # All that instances were given.
+        # The producer ids of all instances.
         self.producer_ids: set[ProducerId] = set()
-        self._way = self.random.choice(bank.ways)
+        self._client_kind = self.random.choice(bank.client_kinds)
         self._next_number = 0
         self._instances: list[Process] = []
 
@@ -127,7 +128,7 @@ class Post:
         return transfer
 
     async def staff(self, duration_s: float) -> None:
-        """Put one instance after the other to work; the last one is left there."""
+        """Run one instance after the other; the last one is not stopped."""
         loop = self.bank.world.loop
         end_s = loop.time() + duration_s
         while loop.time() < end_s:
@@ -141,32 +142,34 @@ class Post:
             await asyncio.sleep(self.random.uniform(0, 1.5))
 
     async def finish(self) -> None:
-        """Until an instance says that nothing is left to be done."""
+        """Run instances until one of them reports that no work is left."""
         while not await self._hire():
             await asyncio.sleep(0.2)
         for process in self._instances:
             self._kill(process)
 
     def _hire(self) -> "asyncio.Task[bool]":
-        if self.random.random() < _WAY_CHANGE_CHANCE:
-            self._way = self.random.choice(self.bank.ways)
+        if self.random.random() < _KIND_CHANGE_CHANCE:
+            self._client_kind = self.random.choice(self.bank.client_kinds)
         name = f"{self.name}.{len(self._instances) + 1}"
         world = self.bank.world
         process = world.new_process(name, name)
         self._instances.append(process)
         self.bank.hosts.append(name)
-        world.tell(f"{name} comes, in the way {self._way.name}")
-        worker = Teller(self, self._way) if self.requests is None else Clerk(self, self._way, self.requests)
+        world.note(f"{name} starts as {self._client_kind.name}")
+        worker = (
+            Teller(self, self._client_kind) if self.requests is None else Clerk(self, self._client_kind, self.requests)
+        )
         return world.loop.spawn(process, worker.run())
 
     def _kill(self, process: Process) -> None:
         if process.alive:
-            self.bank.world.tell(f"{process.name} dies")
+            self.bank.world.note(f"{process.name} dies")
             process.kill()
             self.bank.world.network.process_ended(process, silently=False)
 
     def late_request(self) -> SentRequest | None:
-        """Something that an instance sent, and that the broker must be able to bear now."""
+        """Return a request that an instance has sent and that the broker must tolerate if it is repeated now."""
         allowed = [
             each
             for each in self.sent
@@ -176,20 +179,20 @@ class Post:
 
 
 class Worker(ABC):
-    """One instance."""
+    """One instance of a post."""
 
-    def __init__(self, post: Post, way: Way) -> None:
+    def __init__(self, post: Post, client_kind: ClientKind) -> None:
         self._post = post
         self._bank = post.bank
         self._world = post.bank.world
         self._random = post.bank.world.new_random()
         self._cluster = TransactionCluster.at(self._bank.bootstrap, client_id=post.name, timeout_s=REQUEST_TIMEOUT_S)
-        self._producer = self._new_producer(way)
+        self._producer = self._new_producer(client_kind)
         self._repeating: set[asyncio.Task[None]] = set()
 
-    def _new_producer(self, way: Way) -> TransactionalProducer | WholeClient:
+    def _new_producer(self, client_kind: ClientKind) -> TransactionalProducer | WholeClient:
         patience_s = self._random.choice(_PATIENCES_S)
-        if way is Way.WHOLE_CLIENT:
+        if client_kind is ClientKind.WHOLE_CLIENT:
             return WholeClient(
                 self._world,
                 self._post.name,
@@ -198,10 +201,10 @@ class Worker(ABC):
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 patience_s=patience_s,
             )
-        producer = (ReusingProducer if way is Way.REUSING else TransactionalProducer)(
+        producer = (ReusingProducer if client_kind is ClientKind.REUSING else TransactionalProducer)(
             self._cluster,
             self._post.name,
-            protocol=Protocol.V2 if way is Way.V2 else Protocol.CLASSIC,
+            protocol=Protocol.V2 if client_kind is ClientKind.V2 else Protocol.CLASSIC,
             clock=self._world.clock,
             timeout_ms=TRANSACTION_TIMEOUT_MS,
             patience_s=patience_s,
@@ -212,7 +215,7 @@ class Worker(ABC):
         return producer
 
     async def run(self) -> bool:
-        """Work until there is nothing left (True), or another instance has to go on (False)."""
+        """Work until no work is left (returns True), or another instance has to continue (returns False)."""
         is_finished = await self._work_until_the_end()
         if self._random.random() < _CLOSE_CHANCE:
             await self._close()
@@ -230,35 +233,35 @@ class Worker(ABC):
                 if not await self._work():
                     return False
         except ApiError as error:
-            self._world.tell(f"ends: {error}")
+            self._world.note(f"ends: {error}")
             return False
-        self._world.tell("has finished")
+        self._world.note("has finished")
         return True
 
     @abstractmethod
     async def _begin(self) -> None:
-        """Learn where the work was left."""
+        """Find out where the previous instance has stopped."""
 
     @abstractmethod
     async def _is_finished(self) -> bool:
-        """Asked when the bank is closing."""
+        """Return whether no work is left; called when the bank is closing."""
 
     @abstractmethod
     async def _work(self) -> bool:
-        """One transaction; False if this instance cannot go on."""
+        """Run one transaction; returns False if this instance cannot continue."""
 
     async def _carry_out(self, transfer: Transfer, offsets: dict[TopicPartition, Offset] | None = None) -> Ended:
-        """Write, and commit or not. `fate` tells whether it was committed."""
+        """Write the records of a transfer and commit or abort it. Sets its `fate`."""
         try:
             await self._write(transfer)
             if offsets is not None:
                 await self._producer.send_offsets(GROUP, offsets)
                 await self._think()
-            is_given_up = self._random.random() < _GIVE_UP_CHANCE
+            is_aborted = self._random.random() < _ABORT_CHANCE
         except AbortableError as error:
-            self._world.tell(f"{transfer} must be aborted: {error}")
-            is_given_up = True
-        if is_given_up:
+            self._world.note(f"{transfer} must be aborted: {error}")
+            is_aborted = True
+        if is_aborted:
             return await self._end(commit=False)
         transfer.fate = Fate.UNKNOWN
         ended = await self._end(commit=True)
@@ -266,7 +269,7 @@ class Worker(ABC):
             transfer.fate = Fate.CONFIRMED
         elif ended is Ended.REFUSED:
             transfer.fate = Fate.NOT_COMMITTED
-        self._world.tell(f"{transfer} committed: {ended.name}")
+        self._world.note(f"{transfer} committed: {ended.name}")
         return ended
 
     async def _end(self, *, commit: bool) -> Ended:
@@ -275,16 +278,16 @@ class Worker(ABC):
         return ended
 
     async def _write(self, transfer: Transfer) -> None:
-        """All at once, side by side, or one after the other."""
+        """Write the records in one request, in concurrent requests, or in one request after the other."""
         batches: dict[TopicPartition, list[bytes]] = {}
         for partition, entry in transfer.legs:
             batches.setdefault(partition, []).append(entry.encode())
-        way = self._random.randrange(3)
-        if way == 0:
+        order = self._random.randrange(3)
+        if order == 0:
             transfer.offsets |= await self._producer.produce(batches)
-        elif way == 1:
+        elif order == 1:
             parts = [self._producer.produce({partition: values}) for partition, values in batches.items()]
-            # All answers are awaited before the end, as clients do: a batch under way could join the next transaction.
+            # Await all responses before the end, as clients do: a batch in flight could join the next transaction.
             for written in await asyncio.gather(*parts, return_exceptions=True):
                 if isinstance(written, BaseException):
                     raise written
@@ -300,7 +303,7 @@ class Worker(ABC):
         if self._bank.is_closing:
             return
         if self._random.random() < _STALL_CHANCE:
-            self._world.tell("stalls")
+            self._world.note("stalls")
             await asyncio.sleep(self._random.uniform(1, _STALL_S_MAX))
         if self._random.random() < _REPEAT_CHANCE:
             task = asyncio.ensure_future(self._repeat())
@@ -312,11 +315,11 @@ class Worker(ABC):
         request = self._post.late_request()
         if request is None:
             return
-        self._world.tell(f"repeats {request.api_key.name} of epoch {request.identity.producer_epoch}")
+        self._world.note(f"repeats {request.api_key.name} of epoch {request.identity.producer_epoch}")
         try:
             await repeat(self._cluster, request)
         except ApiError as error:
-            self._world.tell(f"cannot repeat: {error}")
+            self._world.note(f"cannot repeat: {error}")
 
     def _note_identity(self) -> None:
         self._post.identity = max(self._post.identity, self._producer.identity)
@@ -327,7 +330,7 @@ class Teller(Worker):
     _transfers_left = _LAST_TRANSFERS
 
     async def _begin(self) -> None:
-        """Every transfer is as good as any other."""
+        """Do nothing: a teller's transfers do not depend on earlier ones."""
 
     async def _is_finished(self) -> bool:
         return self._transfers_left <= 0
@@ -345,8 +348,8 @@ class Teller(Worker):
 
 
 class Clerk(Worker):
-    def __init__(self, post: Post, way: Way, partition: TopicPartition) -> None:
-        super().__init__(post, way)
+    def __init__(self, post: Post, client_kind: ClientKind, partition: TopicPartition) -> None:
+        super().__init__(post, client_kind)
         self._partition = partition
         self._consumer = new_consumer(
             self._world,
@@ -356,12 +359,12 @@ class Clerk(Worker):
         )
 
     async def _begin(self) -> None:
-        """Where the group stands, which is checked against what was acknowledged before we asked."""
+        """Begin at the group's committed offset, which must not be below those that were acknowledged before."""
         floor = self._bank.offsets.floor([self._partition])
         committed = await self._consumer.committed([self._partition], timeout_s=_PATIENCE_S)
         begin = committed[self._partition].offset if committed else NO_OFFSET
         self._bank.offsets.on_fetched({self._partition: begin}, floor)
-        self._world.tell(f"begins at {begin}")
+        self._world.note(f"begins at {begin}")
         self._consumer.assign([self._partition])
         self._consumer.seek(self._partition, max(begin, 0))
 
@@ -385,7 +388,7 @@ class Clerk(Worker):
         if transfer.fate is Fate.CONFIRMED:
             self._bank.offsets.on_committed(offsets)
         elif transfer.fate is Fate.NOT_COMMITTED:
-            self._bank.offsets.on_refused(offsets)
+            self._bank.offsets.on_rejected(offsets)
         if transfer.fate is not Fate.CONFIRMED:
             self._consumer.seek(self._partition, begin)
         await self._think()
@@ -393,6 +396,6 @@ class Clerk(Worker):
 
 
 def _legs(request: ConsumerRecord[bytes, bytes]) -> list[tuple[Leg, str]]:
-    """A request is its name, the account that pays, the one that is paid, and how much."""
+    """Parse a request: its name, the account that pays, the account that is paid, and the amount."""
     name, payer, payee, amount = (request.value or b"").decode().split(" ")
     return [((int(payer), -int(amount)), name), ((int(payee), int(amount)), name)]

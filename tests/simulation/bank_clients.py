@@ -1,9 +1,9 @@
-"""How an instance of a worker writes its transactions: step by step, or with the whole producer.
+"""The clients with which workers write transactions: request by request, or with Rookery's producer.
 
-`TransactionalProducer` (tests.support.transactions) takes each step singly, in the protocol that it is told to, and
-remembers its requests, so that they can be sent again late. `ReusingProducer` does so too, in the classic protocol, and
-reuses sequence numbers as librdkafka does. `WholeClient` is Rookery's producer as programs use it, in the protocol that
-the cluster's feature transaction.version asks for. All are used by `bank.Worker` in the same way.
+`TransactionalProducer` (tests.support.transactions) sends each request separately, in a given protocol, and keeps its
+requests, so that they can be sent again late. `ReusingProducer` does the same in the classic protocol, and reuses
+sequence numbers like librdkafka. `WholeClient` is Rookery's producer as programs use it, in the protocol of the
+cluster's feature transaction.version. `bank.Worker` uses all of them through the same methods.
 """
 
 import asyncio
@@ -19,20 +19,21 @@ from tests.simulation.users import REQUEST_TIMEOUT_S, new_producer
 from tests.simulation.world import World
 from tests.support.transactions import AbortableError, Batch, Ended, GroupName, TransactionalProducer
 
-# As Kafka wants it: a commit or an abort that ran out of time is asked for again.
+# As Kafka's documentation demands, a commit or an abort that timed out is called again.
 _CALLS_MAX = 3
 _DELIVERY_TIMEOUT_S_MIN = 5.0
 _POLL_INTERVAL_S = 0.05
 
 
 class ReusingProducer(TransactionalProducer):
-    """Gives a batch up with its transaction if the node dies before it answers, and reuses the batch's numbers.
+    """Drops a batch with its transaction if the node dies before it responds, and reuses the batch's numbers.
 
-    The epoch stays: nothing that was sent to a node that died can come late. `boots` counts the node's processes.
+    The epoch stays the same: a request that was sent to a dead node cannot arrive late. `boots` counts the node's
+    processes.
     """
 
     boots: Callable[[], int]
-    # How long it waits for another process before it sends the batch again.
+    # How long to wait for another process of the node before the batch is sent again.
     patience_s: float
 
     async def _produce(self, batches: Iterable[Batch]) -> dict[TopicPartition, Offset]:
@@ -50,11 +51,11 @@ class ReusingProducer(TransactionalProducer):
             return offsets | await super()._produce(waiting.values())
         for partition, batch in waiting.items():
             self._next_sequences[partition] = read_header(batch.data).base_sequence
-        raise AbortableError(failure, "the node died before it answered")
+        raise AbortableError(failure, "the node died before it responded")
 
 
 class WholeClient:
-    """One instance. `patience_s` bounds each call."""
+    """Rookery's producer for one instance. `patience_s` is the time-out of each call."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class WholeClient:
         await self._producer.init_transactions()
 
     async def produce(self, values: Mapping[TopicPartition, Sequence[bytes]]) -> dict[TopicPartition, Offset]:
-        """Where the first record of each partition landed."""
+        """Write the values; returns the offset of the first record in each partition."""
         self._begin()
         try:
             sent = [
@@ -100,7 +101,7 @@ class WholeClient:
             ]
             await asyncio.gather(*(landed for _, landed in sent))
         except ApiError as error:
-            raise _told(error) from error
+            raise _as_abortable(error) from error
         return {partition: landed.result().offset for partition, landed in reversed(sent)}
 
     async def send_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
@@ -108,17 +109,17 @@ class WholeClient:
         try:
             await self._producer.send_offsets_to_transaction(offsets, GroupName(group))
         except ApiError as error:
-            raise _told(error) from error
+            raise _as_abortable(error) from error
 
     async def end(self, *, commit: bool) -> Ended:
-        """After UNKNOWN and REFUSED only another instance can go on."""
+        """End the transaction. After UNKNOWN and REFUSED only another instance can continue."""
         if not self._is_open:
             return Ended.DONE
         for number in range(1, _CALLS_MAX + 1):
             try:
                 await (self._producer.commit_transaction() if commit else self._producer.abort_transaction())
             except TransactionAbortableError:
-                # Before anything else was asked for, that is certain.
+                # On the first call it is certain that the transaction was not committed.
                 return Ended.REFUSED if number == 1 else Ended.UNKNOWN
             except ApiError as error:
                 if not error.code.retriable or number == _CALLS_MAX:
@@ -129,7 +130,7 @@ class WholeClient:
         return Ended.DONE
 
     async def close(self) -> None:
-        """Aborts what is open."""
+        """Close the producer, which aborts an open transaction."""
         await self._producer.close()
 
     def _begin(self) -> None:
@@ -138,8 +139,8 @@ class WholeClient:
             self._is_open = True
 
 
-def _told(error: ApiError) -> ApiError:
-    """What does not end the producer ends the transaction only."""
+def _as_abortable(error: ApiError) -> ApiError:
+    """Return the error as AbortableError, because it ends only the transaction, unless it ends the producer."""
     if isinstance(error, ProducerFencedError | FatalProducerError):
         return error
     return AbortableError(error.code, error.message)

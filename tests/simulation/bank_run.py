@@ -1,4 +1,4 @@
-"""Runs of the bank: its workers under faults, readers with isolation read_committed, and the final audit."""
+"""Runs of the bank: its workers under faults, readers with isolation level read_committed, and the final audit."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -11,7 +11,7 @@ from rookery.base.types import Offset, TopicPartition
 from rookery.client import Consumer
 from rookery.client.admin import LATEST, Admin
 from rookery.client.cluster import Cluster
-from tests.simulation.bank import GROUP, TRANSACTION_TIMEOUT_MS, Bank, Post, Way
+from tests.simulation.bank import GROUP, TRANSACTION_TIMEOUT_MS, Bank, ClientKind, Post
 from tests.simulation.checkers import GroupHistory, History, check_stable_log
 from tests.simulation.ledger import (
     Ledger,
@@ -30,10 +30,10 @@ from tests.simulation.world import World
 REQUESTS = "requests"
 OFFSETS_PARTITION_COUNT = 3
 _REQUEST_PAUSE_S_MAX = 0.8
-# Until the last transaction has timed out, and the coordinator has noticed.
+# Long enough for the last transaction to time out, and for the coordinator to notice it.
 _HANGING_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 20
-# Levels of the cluster's feature, which decides how the whole client works, and what else is used with it.
-_WAYS = {1: (Way.CLASSIC, Way.REUSING, Way.WHOLE_CLIENT), 2: tuple(Way)}
+# The kinds of clients by level of transaction.version, which sets the protocol of the whole client.
+_CLIENT_KINDS = {1: (ClientKind.CLASSIC, ClientKind.REUSING, ClientKind.WHOLE_CLIENT), 2: tuple(ClientKind)}
 
 
 class BankRun(Run):
@@ -49,7 +49,7 @@ class BankRun(Run):
             self._hosts,
             Ledger(world.violations),
             GroupHistory(world.violations),
-            _WAYS[self._transaction_version],
+            _CLIENT_KINDS[self._transaction_version],
             lambda: self._machine.boots,
         )
         self.posts = [Post(self._bank, name) for name in choose_names(self._random, "teller", 3)]
@@ -89,7 +89,7 @@ class BankRun(Run):
     # Users
 
     async def _ask(self, duration_s: float) -> None:
-        """A customer writes requests; what is in the log counts, not what was acknowledged."""
+        """Write requests as a customer. The requests in the log count, not only the acknowledged ones."""
         random, loop = self._world.new_random(), self._world.loop
         end_s = loop.time() + duration_s
         producer = new_producer(self._world, name="customer", bootstrap=self._machine.address, randomness=random)
@@ -102,12 +102,12 @@ class BankRun(Run):
                 partition = random.randrange(len(self._requests))
                 await producer.send(REQUESTS, value, partition=partition, on_delivery=lambda landed, error: None)
             except ApiError as error:
-                self._world.tell(f"cannot ask: {error}")
+                self._world.note(f"cannot ask: {error}")
             await asyncio.sleep(random.uniform(0, _REQUEST_PAUSE_S_MAX))
         await producer.close(timeout_s=0)
 
     async def _follow(self) -> None:
-        """Read what is committed, as it comes."""
+        """Read committed records continuously."""
         while True:
             try:
                 async with self._consumer("follower", isolation="read_committed") as consumer:
@@ -116,11 +116,11 @@ class BankRun(Run):
                         for record in await consumer.poll(1.0):
                             self._reads.on_read("follower", as_read(record))
             except ApiError as error:
-                self._world.tell(f"reads again from the beginning: {error}")
+                self._world.note(f"reads again from the beginning: {error}")
                 await asyncio.sleep(0.2)
 
     async def _take_snapshots(self) -> None:
-        """Read everything, again and again."""
+        """Read all records from the beginning, repeatedly."""
         random = self._world.new_random()
         while True:
             await asyncio.sleep(random.uniform(0.1, 5))
@@ -130,7 +130,7 @@ class BankRun(Run):
                     ends = await consumer.end_offsets(self._bank.partitions)
                     log = await read_up_to(consumer, ends)
             except ApiError as error:
-                self._world.tell(f"no snapshot: {error}")
+                self._world.note(f"no snapshot: {error}")
                 continue
             for record in log:
                 self._reads.on_read("snapshots", record)
@@ -165,7 +165,7 @@ class BankRun(Run):
         check_requests(ledger, log, requests, committed)
 
     async def _check_hanging(self, cluster: Cluster) -> None:
-        """Wait until no transaction holds any reader; not for ever."""
+        """Wait, with a time-out, until no open transaction stops readers."""
         offsets_topic = [TopicPartition("__consumer_offsets", index) for index in range(OFFSETS_PARTITION_COUNT)]
         partitions = [*self._partitions, *offsets_topic]
         end_s = self._world.loop.time() + _HANGING_S_MAX

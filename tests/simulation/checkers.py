@@ -1,18 +1,18 @@
-"""What must hold in every simulated world, by name.
+"""The checkers: invariants of every simulated world, by name.
 
-Users write what they saw into a `History`; each checker is a function from the history, or a check at the moment of
-an observation, that adds to `Violations`. The names are what failures and the tests with planted bugs speak of:
+Users record what they see in a `History`. A checker is a function of the history, or a check at the time of an
+observation, and adds to `Violations`. Failures and the tests with planted bugs use these names:
 
-    exactly-once-in-order   acknowledged records are in the log once, where the acknowledgement said, in their order;
-                            others at most once
-    stable-reads            what was read at an offset is never read differently later
-    confirmed-topics        a topic that CreateTopics confirmed is there, with its partitions
+    exactly-once-in-order   acknowledged records are in the log once, in order, at the acknowledged offsets; others are
+                            there at most once
+    stable-reads            a later read of an offset never returns another record
+    confirmed-topics        a topic that CreateTopics confirmed exists, with its partitions
     committed-offsets       a group's committed offset is never lost and never moves back
-    read-before-commit      what a group has committed, one of its members was given
+    read-before-commit      every record below a group's committed offset was delivered to one of its members
     one-owner               no two members of one generation own the same partition
-    group-converges         members that live agree on one full assignment within bounded time
-    progress                when faults have ended, whoever waits is answered within bounded time
-    no-bug                  no exception that nobody expects, no start that fails without cause
+    group-converges         the live members agree on one full assignment within bounded time
+    progress                after the faults have ended, every request is answered within bounded time
+    no-bug                  no unexpected exception, and no start that fails without a cause
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ class Violations:
 
 
 class Fate(Enum):
-    """What a producer knows about a record."""
+    """The outcome of a record, as far as its producer knows it."""
 
     UNKNOWN = auto()
     ACKNOWLEDGED = auto()
@@ -58,7 +58,7 @@ class Sent:
     value: bytes
     fate: Fate = Fate.UNKNOWN
     offset: Offset = NO_OFFSET
-    # Acknowledged without an fsync, and then the machine lost power: durability.md promises nothing.
+    # Acknowledged without an fsync before a power loss: durability.md guarantees nothing for it.
     may_be_lost: bool = False
 
 
@@ -70,7 +70,7 @@ class ReadRecord(NamedTuple):
 
 @dataclass
 class History:
-    """`unsynced_topics` are those whose acknowledgements do not wait for the disk."""
+    """The observations of all users. `unsynced_topics` are those whose acknowledgements do not wait for an fsync."""
 
     violations: Violations
     unsynced_topics: frozenset[TopicName] = frozenset()
@@ -78,11 +78,14 @@ class History:
     sent: list[Sent] = field(default_factory=list)
     reads: dict[tuple[TopicPartition, Offset], bytes] = field(default_factory=dict)
     read_count: int = 0
-    # Topics that were made during the run, and how many partitions they have.
+    # The topics that were created during the run, with their number of partitions.
     confirmed: dict[TopicName, int] = field(default_factory=dict)
 
     def on_power_loss(self) -> None:
-        """Acknowledgements may be on their way to the producer, so records that wait for one count too."""
+        """Mark the records that a power loss may remove.
+
+        Records without an acknowledgement count too: it may still be on its way to the producer.
+        """
         for sent in self.sent:
             if sent.partition.topic in self.unsynced_topics:
                 sent.may_be_lost = True
@@ -106,16 +109,17 @@ class History:
 
 @dataclass
 class GroupHistory:
-    """What the members of one group were told. Commits without an answer are unsettled: each may come true, even late.
+    """The assignments and commits of one group, as its members saw them.
 
-    A late commit moves an offset back without anybody being at fault; whoever then reads it goes on from there.
+    Commits without a response are unsettled: each of them may take effect, even late. A late commit may move an offset
+    back, which is not a violation; a member that reads this offset continues from there.
     """
 
     violations: Violations
     _owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
     _acknowledged: dict[TopicPartition, Offset] = field(default_factory=dict)
     _unsettled: dict[TopicPartition, set[Offset]] = field(default_factory=dict)
-    # What members read, if they do.
+    # The records that members read; empty for bare members.
     reads: set[tuple[TopicPartition, Offset]] = field(default_factory=set)
     commit_count: int = 0
     generation: int = -1
@@ -138,16 +142,16 @@ class GroupHistory:
 
     def on_committed(self, offsets: dict[TopicPartition, Offset]) -> None:
         self.commit_count += 1
-        self.on_refused(offsets)
+        self.on_rejected(offsets)
         for partition, offset in offsets.items():
             self._acknowledged[partition] = max(offset, self._acknowledged.get(partition, NO_OFFSET))
 
-    def on_refused(self, offsets: dict[TopicPartition, Offset]) -> None:
+    def on_rejected(self, offsets: dict[TopicPartition, Offset]) -> None:
         for partition, offset in offsets.items():
             self._unsettled[partition].discard(offset)
 
     def floor(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """What must be found by whoever asks from now on."""
+        """Return the lowest offsets that an OffsetFetch sent from now on may return."""
         return {partition: self._acknowledged.get(partition, NO_OFFSET) for partition in partitions}
 
     def on_fetched(self, found: dict[TopicPartition, Offset], floor: dict[TopicPartition, Offset]) -> None:
@@ -163,14 +167,14 @@ class GroupHistory:
 
 
 def check_exactly_once_in_order(history: History, log: list[ReadRecord]) -> None:
-    """`log` is everything that can be read at the end, in the order of the offsets of each partition."""
+    """Check the log at the end of the run. `log` has all readable records, sorted by offset in each partition."""
     violations = history.violations
     for (partition, value), count in Counter((record.partition, record.value) for record in log).items():
         if count > 1:
             offsets = [record.offset for record in log if (record.partition, record.value) == (partition, value)]
             violations.add("exactly-once-in-order", f"{_show(value)} is {count} times in {partition}: {offsets}")
     offsets_by_value = {(record.partition, record.value): record.offset for record in log}
-    _check_strangers(history, log)
+    _check_unknown_records(history, log)
     last: dict[tuple[str, TopicPartition], tuple[int, Offset]] = {}
     for sent in history.sent:
         if sent.fate is not Fate.ACKNOWLEDGED:
@@ -194,18 +198,18 @@ def check_exactly_once_in_order(history: History, log: list[ReadRecord]) -> None
         last[sent.producer, sent.partition] = sent.number, found
 
 
-def _check_strangers(history: History, log: list[ReadRecord]) -> None:
+def _check_unknown_records(history: History, log: list[ReadRecord]) -> None:
     ours = {(sent.partition, sent.value) for sent in history.sent}
     for record in log:
         if (record.partition, record.value) not in ours:
             history.violations.add(
                 "exactly-once-in-order",
-                f"nobody sent {_show(record.value)}, read at {record.partition}@{record.offset}",
+                f"no producer sent {_show(record.value)}, read at {record.partition}@{record.offset}",
             )
 
 
 def check_stable_log(history: History, log: list[ReadRecord]) -> None:
-    """What readers saw during the run is still there at the end."""
+    """Check that all records that readers saw during the run are still in the log at the end."""
     at_the_end = {(record.partition, record.offset): record.value for record in log}
     for (partition, offset), value in history.reads.items():
         if at_the_end.get((partition, offset)) != value:
@@ -225,7 +229,7 @@ def check_read_before_commit(
             history.violations.add(
                 "read-before-commit",
                 f"{committed[record.partition]} is committed for {record.partition}, "
-                f"but nobody was given {_show(record.value)} at {record.offset}",
+                f"but no member was given {_show(record.value)} at {record.offset}",
             )
 
 
@@ -233,7 +237,7 @@ def check_confirmed_topics(history: History, topics: dict[TopicName, int]) -> No
     for name, count in history.confirmed.items():
         if topics.get(name) != count:
             history.violations.add(
-                "confirmed-topics", f"{name} was made with {count} partitions, but has {topics.get(name, 0)}"
+                "confirmed-topics", f"{name} was created with {count} partitions, but has {topics.get(name, 0)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; the leader deals the partitions out."""
+"""Members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; the leader assigns the partitions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,17 +9,17 @@ from rookery.protocol.message import Message
 from tests.simulation.members import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Member, check
 
 _PROTOCOL = "range"
-_REJOIN_ANEW = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
+_REJOIN_AS_NEW_MEMBER = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 
 
 class ClassicMember(Member):
     def _learn(self, code: ErrorCode) -> None:
         if code.retriable:
             return
-        # A rebalance, or we are out: what we owned is no longer ours to commit.
+        # A rebalance, or this member was removed: it must not commit its former partitions any more.
         self.owned = None
         self._positions = {}
-        if code in _REJOIN_ANEW:
+        if code in _REJOIN_AS_NEW_MEMBER:
             self._member_id = ""
 
     async def _join(self) -> None:
@@ -51,7 +51,7 @@ class ClassicMember(Member):
         )
 
     def _assign(self, members: Sequence[str]) -> list[Message]:
-        """Deal the partitions out; the bytes are ours to choose, brokers do not look into them."""
+        """Assign the partitions. The format of the bytes is free, because brokers do not parse them."""
         hands: dict[str, list[str]] = {member: [] for member in sorted(members)}
         for index, partition in enumerate(self._partitions):
             hands[sorted(members)[index % len(members)]].append(f"{partition.topic}/{partition.partition}")
@@ -73,12 +73,12 @@ class ClassicMember(Member):
         check(response.error_code)
         owned = frozenset(_parse(response.assignment))
         self._history.on_assigned(self.name, self.generation, owned)
-        self._world.tell(f"owns {len(owned)} partitions in generation {self.generation}")
+        self._world.note(f"owns {len(owned)} partitions in generation {self.generation}")
         self.owned = owned
         try:
             await self._begin_at_committed(owned)
         except ApiError:
-            # Without them there is nothing to begin with: the next round starts from the join.
+            # Without committed offsets there is no position to start from: the next round begins with a join.
             self.owned = None
             raise
 

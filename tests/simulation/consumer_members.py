@@ -1,7 +1,7 @@
-"""Members of groups of the new protocol (KIP-848): everything happens in ConsumerGroupHeartbeat.
+"""Members of groups of the new protocol (KIP-848): all steps are ConsumerGroupHeartbeat requests.
 
-A member owns what the coordinator last told it, gives up what is missing there at once, and says in the next heartbeat
-what it has.
+A member owns the partitions of the last assignment, releases those that are missing there immediately, and sends its
+partitions in the next heartbeat.
 """
 
 from uuid import UUID
@@ -14,7 +14,7 @@ from tests.simulation.members import REBALANCE_TIMEOUT_MS, Member, check
 
 _JOINING = 0
 _LEAVING = -1
-# A new epoch is on its way to us: the next heartbeat brings it.
+# The group has a new epoch: the response to the next heartbeat has it.
 _STALE = ErrorCode.STALE_MEMBER_EPOCH
 
 
@@ -43,22 +43,22 @@ class ConsumerMember(Member):
         response = await self._call(ApiKey.CONSUMER_GROUP_HEARTBEAT, self._request(self._epoch, owned))
         check(response.error_code)
         self._epoch = self.generation = response.member_epoch
-        told = owned if response.assignment is None else frozenset(self._partitions_of(response.assignment))
-        self._history.on_assigned(self.name, self._epoch, told)
-        if told != owned or self.owned is None:
-            self._world.tell(f"owns {len(told)} partitions in epoch {self._epoch}")
-        await self._adopt(told)
+        assigned = owned if response.assignment is None else frozenset(self._partitions_of(response.assignment))
+        self._history.on_assigned(self.name, self._epoch, assigned)
+        if assigned != owned or self.owned is None:
+            self._world.note(f"owns {len(assigned)} partitions in epoch {self._epoch}")
+        await self._adopt(assigned)
 
-    async def _adopt(self, told: frozenset[TopicPartition]) -> None:
-        self._positions = {partition: at for partition, at in self._positions.items() if partition in told}
-        self.owned = told
-        missing = told - self._positions.keys()
+    async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
+        self._positions = {partition: at for partition, at in self._positions.items() if partition in assigned}
+        self.owned = assigned
+        missing = assigned - self._positions.keys()
         if missing:
             try:
                 await self._begin_at_committed(frozenset(missing))
             except ApiError as error:
-                # They are ours all the same; the next heartbeat tries again.
-                self._world.tell(f"does not know yet where to begin: {error.code.name}")
+                # The member owns the partitions anyway; the next heartbeat tries again.
+                self._world.note(f"does not know yet where to begin: {error.code.name}")
 
     def _request(self, epoch: int, owned: frozenset[TopicPartition]) -> Message:
         by_topic: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The crash-losing disk of the storage tests, with faults that a scenario can switch on."""
+"""The disk of the storage tests, which loses unsynced data in a crash, with faults that a scenario can switch on."""
 
 import errno
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.simulation.trace import Trace
 
 
 class SimulatedDisk(CrashFiles):
-    """`on_crash` is called when the machine stops in the middle of a write, see `stop_after`."""
+    """The disk of one machine. `on_crash` is called when the machine stops during a write, see `stop_after`."""
 
     def __init__(
         self,
@@ -28,20 +28,20 @@ class SimulatedDisk(CrashFiles):
         self._random = random
         self._trace = trace
         self._on_crash = on_crash
-        # How likely a sync is to fail.
+        # The probability that a sync fails.
         self.sync_failure_chance = 0.0
-        # How long work in worker threads takes at most: before it happens, and before its end is seen.
+        # The longest delay of work in worker threads: before it runs, and before its end is seen.
         self.delay_s_max = 0.002
         self.fail = self._fail_sync
 
     def stop_after(self, mutations: int) -> None:
-        """Let the machine lose power within the given number of mutations from now, half way through a write."""
+        """Let the machine lose power during a write, at the latest after this number of mutations."""
         self.crash_at = self.mutation_count + mutations
 
     def after_mutations(
         self, count: int, action: Callable[[], None], of: Callable[[Path], bool] = lambda path: True
     ) -> None:
-        """Do something right after the turn of the event loop in which such files change for the count-th time."""
+        """Call a function after the turn of the event loop in which matching files change for the count-th time."""
         self._countdown, self._action, self._counts = count, action, of
 
     def lose_power(self, survival: Survival) -> None:
@@ -49,8 +49,8 @@ class SimulatedDisk(CrashFiles):
         self.calls.clear()
         self.fail = self._fail_sync
 
-    def let_go(self) -> None:
-        """The process that used the disk is gone: its locks are free, and its writes are all there."""
+    def release_locks(self) -> None:
+        """Release the locks of a process that has ended. All its writes stay."""
         self.locked.clear()
         self._countdown = 0
         self.crash_at = None

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated world: a seeded sequence of faults, each of which ends by itself."""
+"""The faults of a simulated world: a seeded sequence; each fault ends by itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,18 +15,18 @@ _HOUR_MS = 3_600_000
 
 
 class Nemesis:
-    """Does faults to one machine and, at the same time, to its users' links; one after the other each."""
+    """Injects faults into one machine and, concurrently, into the links of its users."""
 
     def __init__(self, world: World, machine: Machine, hosts: Sequence[str], pauses_s: Sequence[float]) -> None:
         self.world = world
         self.machine = machine
         self.hosts = hosts
         self.random: Random = world.new_random()
-        # Some worlds are calmer than others: what takes long happens only there.
+        # The pauses differ between worlds: long operations complete only in worlds with long pauses.
         self._pause_s_max = self.random.choice(pauses_s)
 
     async def run(self, *lanes: Sequence[Fault], duration_s: float) -> None:
-        """Faults of one lane follow each other; those of different lanes may overlap."""
+        """Inject faults for a while. The faults of one lane happen one after the other; lanes run concurrently."""
         end_s = self.world.loop.time() + duration_s
         await asyncio.gather(*(self._run_lane(faults, end_s) for faults in lanes))
 
@@ -34,11 +34,11 @@ class Nemesis:
         while self.world.loop.time() < end_s:
             await asyncio.sleep(self.random.uniform(0.05, self._pause_s_max))
             fault = self.random.choice(faults)
-            self.world.tell(f"fault: {fault.__name__}")
+            self.world.note(f"fault: {fault.__name__}")
             await fault(self)
 
     def end(self) -> None:
-        """The world becomes a friendly place."""
+        """End all faults that last."""
         self.world.network.heal()
         self.world.network.latency = Latency()
         self.machine.disk.sync_failure_chance = 0.0
@@ -47,13 +47,13 @@ class Nemesis:
         await asyncio.sleep(self.random.uniform(0.01, longest_s))
 
     async def boot(self, longest_s: float) -> None:
-        """After a pause; a machine that is up stays so."""
+        """Boot the machine after a pause, unless it is up."""
         await self.pause(longest_s)
         if not self.machine.is_up:
             self.machine.boot()
 
     async def slow_disk(self) -> None:
-        """For a while, work on the disk takes its time."""
+        """Make work on the disk slow for a while."""
         usual_s, self.machine.disk.delay_s_max = self.machine.disk.delay_s_max, self.random.uniform(0.1, 1.0)
         await self.pause(4)
         self.machine.disk.delay_s_max = usual_s
@@ -65,18 +65,18 @@ async def kill(nemesis: Nemesis) -> None:
 
 
 async def kill_after_a_write(nemesis: Nemesis) -> None:
-    """With answers on their way."""
+    """Kill the process after a write, while responses are in flight."""
     nemesis.machine.disk.after_mutations(nemesis.random.randrange(1, 40), nemesis.machine.kill)
     await nemesis.pause(5)
     nemesis.machine.kill()
     await nemesis.boot(4)
 
 
-async def kill_before_answers(nemesis: Nemesis) -> None:
-    """Right after users' records were written, on a slow network: the acknowledgements are lost with the process."""
+async def kill_before_responses(nemesis: Nemesis) -> None:
+    """Kill the process right after users' records were written, on a slow network: the acknowledgements are lost."""
     nemesis.world.network.latency = Latency(0.05, nemesis.random.uniform(0.1, 1.0))
-    kill_silencing = partial(nemesis.machine.kill, answers_arrive=False)
-    nemesis.machine.disk.after_mutations(nemesis.random.randrange(1, 5), kill_silencing, _is_users_log)
+    kill_with_responses_lost = partial(nemesis.machine.kill, responses_arrive=False)
+    nemesis.machine.disk.after_mutations(nemesis.random.randrange(1, 5), kill_with_responses_lost, _is_users_log)
     await nemesis.pause(5)
     nemesis.machine.kill()
     nemesis.world.network.latency = Latency()
@@ -114,7 +114,7 @@ async def lose_power_in_a_write(nemesis: Nemesis) -> None:
 
 
 async def lose_power_after_kill(nemesis: Nemesis) -> None:
-    """What a killed process had written but not synced is served by the next one, and then the power goes."""
+    """Kill the process, let the next one serve its unsynced writes, and then lose power."""
     await nemesis.slow_disk()
     nemesis.machine.kill()
     nemesis.machine.boot()
@@ -146,7 +146,7 @@ async def slow_disk(nemesis: Nemesis) -> None:
 
 
 async def fail_syncs(nemesis: Nemesis) -> None:
-    """A disk error takes the directory offline for good: the machine needs a restart after it."""
+    """Let syncs fail. A disk error takes the directory offline permanently, so that the machine is restarted."""
     nemesis.machine.disk.sync_failure_chance = 0.2
     nemesis.machine.may_fail_to_start = True
     await nemesis.pause(3)
@@ -169,6 +169,6 @@ PROCESS_FAULTS: tuple[Fault, ...] = (
     slow_disk,
     jump_clock,
 )
-TRANSACTION_FAULTS: tuple[Fault, ...] = (*PROCESS_FAULTS, kill_before_answers)
+TRANSACTION_FAULTS: tuple[Fault, ...] = (*PROCESS_FAULTS, kill_before_responses)
 POWER_FAULTS: tuple[Fault, ...] = (lose_power, lose_power_in_a_write, lose_power_after_kill)
 DISK_FAULTS: tuple[Fault, ...] = (fail_syncs, slow_disk)

@@ -1,4 +1,4 @@
-"""A consumer group in a simulated world: members come, die without a word and leave; in the end they must agree."""
+"""A consumer group in a simulated world: members join, die and leave; at the end the live ones must agree."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from tests.simulation.users import REQUEST_TIMEOUT_S
 from tests.simulation.world import World
 
 _MEMBERS_MAX = 4
-# A member that died is noticed after its session, the others may then use up the whole time for a rebalance, and a
-# member may have lost a request's time-out before that.
+# A dead member is noticed when its session ends, then the others may use the whole rebalance time-out, and a member may
+# have waited for a request's time-out before that.
 CONVERGENCE_S_MAX = SESSION_TIMEOUT_MS / 1000 + 2 * REBALANCE_TIMEOUT_MS / 1000 + 2 * JOIN_TIMEOUT_S
 
 
 class GroupMember(Protocol):
-    """What a group needs of its members: `members.Member`, which knows the protocol, or `own_members.OwnMember`.
+    """The interface of members: `members.Member`, which has only the protocol, or `own_members.OwnMember`.
 
     `owned` is None while a member does not know its assignment; `generation` is the member epoch in new groups.
     """
@@ -101,7 +101,7 @@ class Group:
         )
         process = self._world.new_process(name, name)
         self._hosts.append(name)
-        self._world.tell(f"{name} comes")
+        self._world.note(f"{name} comes")
         self._world.loop.spawn(process, member.run())
         self._members.append((member, process))
 
@@ -109,16 +109,16 @@ class Group:
         member, process = self._members.pop(index)
         self._hosts.remove(member.name)
         if self._random.random() < 0.5:
-            self._world.tell(f"{member.name} leaves")
+            self._world.note(f"{member.name} leaves")
             member.leave()
         else:
-            self._world.tell(f"{member.name} dies")
+            self._world.note(f"{member.name} dies")
             process.kill()
             self._world.network.process_ended(process, silently=False)
 
     @property
     def is_converged(self) -> bool:
-        """All agree on one generation, own each partition once, and nobody who is gone owns any."""
+        """Whether all live members are in the newest generation and own each partition exactly once."""
         members = [member for member, _ in self._members]
         owned = [partition for member in members for partition in member.owned or ()]
         generations = {member.generation for member in members if member.owned is not None}
@@ -136,18 +136,19 @@ class Group:
         end_s = self._world.loop.time() + CONVERGENCE_S_MAX
         while not self.is_converged:
             if self._world.loop.time() >= end_s:
-                told = {
+                states = {
                     m.name: (m.generation, sorted(m.owned) if m.owned is not None else None) for m, _ in self._members
                 }
                 self.history.violations.add(
-                    "group-converges", f"{self._name} has not settled in {CONVERGENCE_S_MAX:g} s of peace: {told}"
+                    "group-converges",
+                    f"{self._name} has not converged in {CONVERGENCE_S_MAX:g} s without faults: {states}",
                 )
                 return
             await asyncio.sleep(0.25)
-        self._world.tell(f"{self._name} has settled in generation {self.history.generation}")
+        self._world.note(f"{self._name} has converged in generation {self.history.generation}")
 
     async def check_offsets(self) -> dict[TopicPartition, Offset]:
-        """At the end, all offsets are looked at once more."""
+        """Fetch and check all committed offsets at the end of the run."""
         cluster = Cluster.at(self._bootstrap, client_id="auditor", timeout_s=REQUEST_TIMEOUT_S)
         committed = await cluster.retry(lambda: fetch_committed(cluster, self._name, self._partitions, self.history))
         await cluster.close()

@@ -1,17 +1,17 @@
-"""What the workers of the simulated bank did, as far as they know, and what must hold for it.
+"""The transfers of the simulated bank, with their outcomes as far as the workers know them, and their checkers.
 
-A transfer is one transaction: debits and credits that add up to nothing, each a record on the partition of its account.
-A teller's has one debit and one or two credits, a clerk's a debit and a credit for each of up to three requests.
-Workers write down what they are about to do and what they were told; readers, what they saw with isolation
-read_committed. The checkers, by name:
+A transfer is one transaction: debits and credits with the sum zero, each a record in the partition of its account. A
+teller's transfer has one debit and one or two credits, a clerk's a debit and a credit for each of up to three requests.
+Workers record what they are about to do and the responses; readers, what they saw with isolation level read_committed.
+The checkers, by name:
 
-    no-aborted-reads         nobody ever reads a record of a transfer that was not committed
-    atomic-transfers         a transfer is there wholly or not at all; if its commit was confirmed, it is there
-    confirmed-reads          whoever reads up to a last stable offset sees all before it that was confirmed before
-    worker-order             on each partition a worker's records are in its order, each once
-    constant-money           all that was debited was credited
-    requests-once            a request is applied once if the group's committed offset is beyond it, and else not at all
-    no-hanging-transactions  when workers have ended, so do their transactions: all that is stored can be read
+    no-aborted-reads         no reader ever sees a record of a transfer that was not committed
+    atomic-transfers         all records of a transfer are in the log or none; if its commit was confirmed, all are
+    confirmed-reads          a read up to a last stable offset has all earlier records that were confirmed before it
+    worker-order             in each partition a worker's records are in the order of its transfers, each once
+    constant-money           the sum of all debits and credits is zero
+    requests-once            a request is applied once if it is below the group's committed offset, else not at all
+    no-hanging-transactions  when workers have ended, their transactions end: all stored records can be read
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,10 @@ _SETTLED_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
 class Fate(Enum):
-    """What a worker knows about a transfer. NOT_COMMITTED: nobody asked for it, or was told that it is impossible."""
+    """The outcome of a transfer, as far as its worker knows it.
+
+    NOT_COMMITTED: the worker did not request a commit, or the broker rejected it.
+    """
 
     NOT_COMMITTED = auto()
     UNKNOWN = auto()
@@ -35,7 +38,7 @@ class Fate(Enum):
 
 
 class Entry(NamedTuple):
-    """One record of a transfer, as it is stored."""
+    """One stored record of a transfer."""
 
     worker: str
     number: int
@@ -62,13 +65,13 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Transfer:
-    """`legs` are its records and where they go."""
+    """A transfer. `legs` are its records, each with its partition."""
 
     worker: str
     number: int
     legs: tuple[tuple[TopicPartition, Entry], ...]
     fate: Fate = Fate.NOT_COMMITTED
-    # Where its batches begin, as far as the broker said so.
+    # The offsets of its batches that were acknowledged.
     offsets: dict[TopicPartition, Offset] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -93,9 +96,9 @@ class Ledger:
 def check_confirmed(
     ledger: Ledger, confirmed: Iterable[Transfer], ends: Mapping[TopicPartition, Offset], seen: set[bytes]
 ) -> None:
-    """`confirmed` before the last stable offsets `ends` were asked for, up to which `seen` was read.
+    """Check that `seen`, read up to the last stable offsets `ends`, has the transfers confirmed before `ends` was read.
 
-    Markers may follow the confirmation; the last stable offset then stays before the transfer's records.
+    Markers may be written after the confirmation; until then the last stable offset is below the transfer's records.
     """
     for transfer in confirmed:
         missing = [
@@ -110,7 +113,7 @@ def check_confirmed(
 
 
 def check_reads(ledger: Ledger, reads: Mapping[tuple[TopicPartition, Offset], bytes]) -> None:
-    """What was read during the run, against what became of it."""
+    """Check that no record of an uncommitted transfer was read during the run."""
     for (partition, offset), value in reads.items():
         entry = Entry.decode(value)
         if ledger.transfers[entry.transfer].fate is Fate.NOT_COMMITTED:
@@ -120,17 +123,17 @@ def check_reads(ledger: Ledger, reads: Mapping[tuple[TopicPartition, Offset], by
 
 
 def check_transfers(ledger: Ledger, log: Sequence[ReadRecord]) -> None:
-    """`log` is everything that can be read at the end, in the order of the offsets of each partition."""
+    """Check the log at the end of the run. `log` has all readable records, sorted by offset in each partition."""
     seen = Counter((record.partition, Entry.decode(record.value)) for record in log)
     for transfer in ledger.transfers.values():
         found = [leg for leg in transfer.legs if seen[leg]]
         if transfer.fate is Fate.NOT_COMMITTED and found:
             ledger.violations.add("no-aborted-reads", f"{transfer} was not committed, but {_show(found)} can be read")
         elif transfer.fate is not Fate.NOT_COMMITTED and len(found) not in _allowed_counts(transfer):
-            told = "confirmed" if transfer.fate is Fate.CONFIRMED else "perhaps committed"
+            outcome = "confirmed" if transfer.fate is Fate.CONFIRMED else "perhaps committed"
             ledger.violations.add(
                 "atomic-transfers",
-                f"{transfer} was {told}, but of {_show(transfer.legs)} there is only {_show(found)}",
+                f"{transfer} was {outcome}, but of {_show(transfer.legs)} there is only {_show(found)}",
             )
     amount = sum(Entry.decode(record.value).amount for record in log)
     if amount:
@@ -149,7 +152,7 @@ def check_worker_order(ledger: Ledger, log: Sequence[ReadRecord]) -> None:
         if (entry.number, entry.leg) <= known:
             ledger.violations.add(
                 "worker-order",
-                f"{entry} is at {record.partition}@{record.offset}, behind {entry.worker}:{known[0]}/{known[1]}",
+                f"{entry} is at {record.partition}@{record.offset}, after {entry.worker}:{known[0]}/{known[1]}",
             )
         last[record.partition, entry.worker] = entry.number, entry.leg
 
@@ -170,7 +173,7 @@ def check_requests(
         if len(applied[name]) != wanted:
             ledger.violations.add(
                 "requests-once",
-                f"{name} at {request.partition}@{request.offset} is applied by {sorted(applied[name]) or 'nobody'}, "
+                f"{name} at {request.partition}@{request.offset} is applied by {sorted(applied[name]) or 'no worker'}, "
                 f"and {committed[request.partition]} is committed",
             )
 

@@ -1,6 +1,6 @@
-"""Runs with producers, readers, members of consumer groups and an operator: what is in the log, and who owns what.
+"""Runs with producers, readers, members of consumer groups and an operator, which check the log and the assignments.
 
-There are groups of bare members, one for each protocol, and one whose members are our own consumers.
+There is a group of bare members for each protocol, and a group whose members are Rookery's consumers.
 """
 
 import asyncio
@@ -59,7 +59,10 @@ class LogRun(Run):
         )
 
     def _new_group(self, name: str, new_member: NewMember, *, reads: bool = False) -> Group:
-        """Whoever reads stays away from topics whose records may vanish, and with them the place where they go on."""
+        """Create a group. If its members read records, they do not subscribe to unsynced topics.
+
+        A power loss may remove the records of these topics, and with them the position of a reader.
+        """
         lost_topics = self._scenario.unsynced_topics if reads and self._scenario.loses_power else frozenset()
         return Group(
             self._world,

@@ -1,12 +1,11 @@
 """An asyncio event loop in virtual time, shared by all simulated processes.
 
-Nothing waits: when no callback is ready, time jumps to the next timer. Callbacks run in the order in which they were
-scheduled, timers of the same instant too. There are no sockets, no signals and no threads; work for an executor runs
-on the loop, after a seeded delay and some time before its result is seen, as work in a thread may.
+The loop never blocks: when no callback is ready, time jumps to the next timer. Callbacks run in the order in which they
+were scheduled, also timers of the same instant. There are no sockets, signals or threads. Work for an executor runs on
+the loop, after a seeded delay and some time before its result is seen, as work in a thread may.
 
-A process is a context variable. Whatever a process schedules carries its context, so the loop knows whom each callback
-belongs to, and simply drops the callbacks of a process that is dead: that is a kill in the middle of anything, after
-which not even a `finally` runs.
+A process is a context variable. Every callback that a process schedules has its context, so that the loop can drop the
+callbacks of a dead process. So a kill can happen between any two callbacks, and not even a `finally` runs after it.
 """
 
 import asyncio
@@ -27,11 +26,11 @@ _TASKS_BEFORE_SWEEP = 256
 
 
 class StuckError(Exception):
-    """Nothing can ever happen any more, or too much does."""
+    """No callback or timer is left, or the loop runs callbacks without end."""
 
 
 class Process:
-    """`alive` is looked at before each of its callbacks; `kill` is all it takes to end it."""
+    """A simulated process. `kill` ends it: the loop checks `alive` before each of its callbacks."""
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
@@ -65,7 +64,7 @@ def current_process() -> Process:
 
 
 class Dialler(Protocol):
-    """The part of the network that the loop needs for its clients."""
+    """The part of the network that the loop uses for outgoing connections."""
 
     async def connect(
         self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
@@ -114,10 +113,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled timers are skipped when their time comes."""
+        """Do nothing: cancelled timers are skipped when they are due."""
 
     def _run_once(self) -> None:
-        """One round, called by `run_forever`: what is ready now; what it makes ready waits for the next round."""
+        """Run the callbacks that are ready; called by `run_forever`. Those that they schedule run in the next call."""
         if not self._queue:
             self._jump()
         while self._timers and self._timers[0][0] <= self._now_s:
@@ -130,7 +129,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         while self._timers and self._timers[0][2].cancelled():
             heapq.heappop(self._timers)
         if not self._timers:
-            raise StuckError("everyone waits for someone else")
+            raise StuckError("no callback is ready and no timer is set")
         self._now_s = max(self._now_s, self._timers[0][0])
 
     def _run_handle(self, handle: asyncio.Handle) -> None:
@@ -148,7 +147,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # The outside world
 
-    def run_in_executor(  # type: ignore[override]  # a future is what callers await either way
+    def run_in_executor(  # type: ignore[override]  # callers await the result, which is a future here too
         self, executor: object, func: Callable[..., Result], *args: Any
     ) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = self.create_future()
@@ -165,28 +164,29 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.call_later(before_s, run)
         return future
 
-    async def create_connection(  # type: ignore[override]  # of its many arguments clients use three
+    async def create_connection(  # type: ignore[override]  # clients use three of its many arguments
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_: object
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         assert self.dialler is not None
         return await self.dialler.connect(protocol_factory, host, port)
 
     def spawn(self, process: Process, body: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
-        """Run a coroutine as a process's own."""
+        """Run a coroutine in a process."""
         return self.create_task(body, context=process.context)
 
 
 def _owner(handle: asyncio.Handle) -> Process | None:
-    context: Context = handle._context  # type: ignore[attr-defined]  # private, and the only way to know
+    context: Context = handle._context  # type: ignore[attr-defined]  # private, but there is no other access
     return context.get(CURRENT)
 
 
 def _make_task(
     loop: asyncio.AbstractEventLoop, body: Any, context: Context | None = None, **arguments: Any
 ) -> "asyncio.Task[Any]":
-    """Remember each process's tasks: those of a dead one are ended with the world, not by the garbage collector.
+    """Create a task and add it to its process: the tasks of a dead process are closed at the end of the world.
 
-    `arguments`: since Python 3.14 asyncio passes on all that `create_task` got, such as the task's name.
+    Otherwise the garbage collector would close them at any time. `arguments`: since Python 3.14 asyncio passes all
+    arguments of `create_task`, such as the task's name.
     """
     task = asyncio.Task(body, loop=loop, context=context, **arguments)
     process = (context or copy_context()).get(CURRENT)

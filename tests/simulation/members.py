@@ -1,12 +1,11 @@
-"""Members of consumer groups, reduced to the protocol: join, keep alive, commit, leave.
+"""Members of consumer groups, reduced to the protocol: join, heartbeat, commit, leave.
 
-A member does not read records: it moves its positions forward and commits them, which is all that the checkers of
-groups need. It starts where the group's committed offset says and commits only what it owns, so an offset that moves
-back, or vanishes, is the broker's doing.
+A member does not read records: it advances its positions and commits them, which is enough for the checkers of groups.
+It starts at the group's committed offset and commits only partitions that it owns, so that an offset that moves back or
+vanishes is a fault of the broker.
 
-What a member does not know is whether a commit without an answer was carried out; the history keeps such commits as
-unsettled. Everything else follows the errors as real clients do. `classic_members` and `consumer_members` speak the two
-protocols.
+A member does not know whether a commit without a response was carried out; the history keeps such commits as unsettled.
+Members handle errors like real clients. `classic_members` and `consumer_members` implement the two protocols.
 """
 
 import asyncio
@@ -30,13 +29,13 @@ _HEARTBEAT_S = 0.8
 _STALL_CHANCE = 0.03
 _STALL_S = 1.5 * SESSION_TIMEOUT_MS / 1000
 NO_GENERATION = -1
-# Newer versions speak of topics by id.
+# Newer versions identify topics by id.
 _COMMIT_VERSION = 9
 _FETCH_VERSION = 8
 
 
 class Member(ABC):
-    """`owned` is None while the member does not know its assignment; `generation` is the member epoch in new groups."""
+    """A bare member. `owned` is None while it does not know its assignment; in new groups `generation` is its epoch."""
 
     def __init__(
         self,
@@ -67,23 +66,23 @@ class Member(ABC):
             try:
                 await self._live()
             except ApiError as error:
-                self._world.tell(f"{error.code.name} in generation {self.generation}")
+                self._world.note(f"{error.code.name} in generation {self.generation}")
                 self._learn(error.code)
                 await asyncio.sleep(self._random.uniform(0.05, 0.3))
         self.owned = None
         try:
             await self._leave()
         except ApiError as error:
-            self._world.tell(f"left without a word: {error.code.name}")
+            self._world.note(f"ended without leaving: {error.code.name}")
         await self._cluster.close()
 
     def leave(self) -> None:
-        """Say good-bye at the next occasion."""
+        """Leave the group after the current step."""
         self._is_leaving = True
 
     @abstractmethod
     async def _join(self) -> None:
-        """Become a member, and learn what is ours."""
+        """Join the group and get an assignment."""
 
     @abstractmethod
     async def _heartbeat(self) -> None: ...
@@ -93,7 +92,7 @@ class Member(ABC):
 
     @abstractmethod
     def _learn(self, code: ErrorCode) -> None:
-        """What an error means for our membership."""
+        """Update the member's state after an error."""
 
     async def _live(self) -> None:
         if self.owned is None:
@@ -102,8 +101,8 @@ class Member(ABC):
         while not self._is_leaving:
             await asyncio.sleep(self._random.uniform(0.1, _HEARTBEAT_S))
             if self.may_stall and self._random.random() < _STALL_CHANCE:
-                # Long enough to be thought dead, and to come back without knowing.
-                self._world.tell("stalls")
+                # Long enough for the session to expire: the member continues without knowing that.
+                self._world.note("stalls")
                 await asyncio.sleep(_STALL_S)
             if self._random.random() < 0.8:
                 await self._commit()
@@ -121,7 +120,7 @@ class Member(ABC):
         check(response.coordinators[0].error_code)
 
     async def _begin_at_committed(self, partitions: frozenset[TopicPartition]) -> None:
-        """Positions for what is newly ours."""
+        """Set the positions of new partitions to the committed offsets."""
         self._positions |= await fetch_committed(self._cluster, self._group, sorted(partitions), self._history)
 
     async def _commit(self) -> None:
@@ -145,7 +144,7 @@ class Member(ABC):
             self._history.on_committed(moved)
             self._positions = moved
         elif ErrorCode.NONE not in codes and not any(ErrorCode(code).retriable for code in codes):
-            self._history.on_refused(moved)
+            self._history.on_rejected(moved)
         for code in sorted(codes):
             check(code)
 
@@ -153,7 +152,7 @@ class Member(ABC):
 async def fetch_committed(
     cluster: Cluster, group: str, partitions: Sequence[TopicPartition], history: GroupHistory
 ) -> dict[TopicPartition, Offset]:
-    """The group's offsets, which are checked against what was acknowledged before we asked; 0 where there are none."""
+    """Fetch the group's offsets, 0 if there are none, and check them against the commits acknowledged before."""
     floor = history.floor(partitions)
     by_topic: dict[str, list[int]] = {}
     for partition in partitions:

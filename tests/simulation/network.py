@@ -1,12 +1,12 @@
-"""A network in memory: hosts, links between them, and TCP connections as far as protocols can tell.
+"""A network in memory: hosts, links between them, and connections that look like TCP to protocols.
 
-A connection is two endpoints, each with a pipe to the other. A pipe keeps its segments in order and delivers each after
-a seeded delay, in one piece or in several. A link can be cut: then its segments wait, as they do while TCP retransmits,
-and go on when it heals. Bytes that the receiver has not taken count against a window; what is beyond it sits in the
-sender's write buffer, by which a protocol learns that its peer is slow.
+A connection has two endpoints, each with a pipe to the other. A pipe keeps its segments in order and delivers each
+after a seeded delay, in one piece or in several. If a link is cut, its segments wait, as while TCP retransmits, and are
+delivered when it heals. Bytes that the receiver has not taken count against a window; those beyond it stay in the
+sender's write buffer, so that the sender's protocol is paused if its peer is slow.
 
-A killed process's kernel says so to its peers. A host that loses power says nothing: its peers' bytes vanish, and once
-it is back it answers what they send on old connections with a reset.
+When a process is killed, its kernel resets its connections. A host that loses power sends nothing: its peers' bytes
+vanish, and once it is up again it responds with a reset to what they send on old connections.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _CONNECT_RETRY_S = 1.0
 _HIGH_WATER_DEFAULT = 65_536
 _FIRST_CLIENT_PORT = 40_000
 _SPLIT_CHANCE = 0.2
-# How often a reset makes the peer's kernel forget what it has not yet handed out.
+# The probability that a reset makes the peer's kernel drop data that it has not delivered yet.
 _OVERTAKE_CHANCE = 0.5
 
 _DATA, _END, _RESET = "data", "end", "reset"
@@ -53,9 +53,9 @@ class Endpoint(asyncio.Transport):
         self.address = address
         self.peer: Endpoint
         self.protocol: asyncio.BaseProtocol
-        # Segments on their way to this end.
+        # Segments in flight to this end.
         self.incoming: deque[_Segment] = deque()
-        # Bytes that this end has sent and the other has not taken.
+        # Bytes that this end has sent and the other end has not taken.
         self.unread_bytes = 0
         self.is_lost = False
         self._loss: Exception | None = None
@@ -135,33 +135,33 @@ class Endpoint(asyncio.Transport):
     # The network's side
 
     def open(self) -> None:
-        """Segments may have arrived before; they wait for the protocol to know its transport."""
+        """Connect the protocol to this transport. Segments that arrived before are delivered after that."""
         self._is_open = True
         self.protocol.connection_made(self)
         if self.is_lost:
-            self._tell_lost()
+            self._report_loss()
         self.pump_soon()
 
     def reset(self) -> None:
-        """The connection is gone, and this end is told."""
+        """Break the connection, with an error at this end."""
         self.incoming.clear()
         self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def _lose(self, error: Exception | None) -> None:
-        """The protocol is told in a later callback, as by asyncio's own transports, and in its own process."""
+        """Close this end. Like asyncio's transports it calls the protocol in a later callback, in its own process."""
         if self.is_lost:
             return
         self.is_lost = self._is_closing = True
         self._loss = error
         self.network.forget(self)
         if self._is_open:
-            self._tell_lost()
+            self._report_loss()
 
-    def _tell_lost(self) -> None:
+    def _report_loss(self) -> None:
         self.network.loop.call_soon(self.protocol.connection_lost, self._loss, context=self.process.context)
 
     def pump_soon(self) -> None:
-        """Deliver when the first segment is due; it is this end's process that then runs."""
+        """Schedule the delivery of the first segment, in the process of this end."""
         if self._pump is not None:
             self._pump.cancel()
             self._pump = None
@@ -217,7 +217,7 @@ class Endpoint(asyncio.Transport):
 
 
 class _Port:
-    """A port that a process has taken."""
+    """A port that a process has bound."""
 
     def __init__(self, network: "SimulatedNetwork", process: Process, port: int) -> None:
         self._network = network
@@ -291,7 +291,7 @@ class SimulatedNetwork:
         return self._random.uniform(*self.latency)
 
     def split(self, data: bytes) -> list[bytes]:
-        """A write arrives in one piece, mostly."""
+        """Split a write into the pieces in which it arrives; mostly it is one."""
         if len(data) < 2 or self._random.random() >= _SPLIT_CHANCE:
             return [data]
         cut = self._random.randrange(1, len(data))
@@ -328,7 +328,7 @@ class SimulatedNetwork:
             endpoint.pump_soon()
 
     def reset_some(self, chance: float) -> int:
-        """Break open connections; both ends are told at once."""
+        """Break each open connection with this probability; both ends get a reset immediately."""
         broken = 0
         for endpoint in list(self._endpoints):
             if not endpoint.is_lost and endpoint.process.alive and self._random.random() < chance:
@@ -337,17 +337,17 @@ class SimulatedNetwork:
                 endpoint.reset()
         return broken
 
-    def process_ended(self, process: Process, *, silently: bool, answers_arrive: bool = True) -> None:
-        """A dead process's ports are free and its connections gone; silently: their peers do not learn of it.
+    def process_ended(self, process: Process, *, silently: bool, responses_arrive: bool = True) -> None:
+        """Release the ports of a dead process and break its connections; `silently`: without a reset to the peers.
 
-        `answers_arrive` False: all that it sent and that is still under way is lost; otherwise, that of some.
+        With `responses_arrive` False, all its data in flight is lost, else that of some connections.
         """
         self.ports = {key: bound for key, bound in self.ports.items() if bound.process is not process}
         for endpoint in [each for each in self._endpoints if each.process is process]:
             self.forget(endpoint)
             endpoint.is_lost = True
             if not silently and not endpoint.peer.is_lost:
-                if not answers_arrive or self._random.random() < _OVERTAKE_CHANCE:
+                if not responses_arrive or self._random.random() < _OVERTAKE_CHANCE:
                     endpoint.peer.incoming.clear()
                 endpoint.peer.incoming.append(_Segment(self.loop.time() + self._delay_s(), _RESET, b""))
                 endpoint.peer.pump_soon()

@@ -1,8 +1,8 @@
-"""Members that are Rookery's own consumer: they read, commit what they have read, and give partitions up when told.
+"""Members that are Rookery's consumer: they read, commit what they have read, and release revoked partitions.
 
-Unlike the bare members, which know the protocol only, these read records. So there is more to check: whatever a group
-has committed, one of its members was given. A member that stalls does not poll, which its heartbeats do not hide for
-longer than max.poll.interval.ms.
+Unlike the bare members, these read records, so that one more invariant can be checked: every record below a committed
+offset was delivered to a member. A member that stalls does not poll; although it sends heartbeats, it leaves the group
+after max.poll.interval.ms.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ _STALL_S = 1.5 * REBALANCE_TIMEOUT_MS / 1000
 _COMMIT_CHANCE = 0.6
 _LOOK_CHANCE = 0.2
 _STATIC_CHANCE = 0.25
-# A commit that took longer may have been sent twice, and the first of the two may still come.
+# A commit that took longer may have been sent twice, and the first request may still arrive.
 _RETRY_S_MIN = 0.05
 _CLASSIC = {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 1_500}
-# What the members of a group have in common; the seed chooses one for each group.
+# The settings that all members of a group share; the seed chooses one entry for each group.
 KINDS: Sequence[Mapping[str, object]] = (
     {"group.protocol": "consumer"},
     _CLASSIC | {"partition.assignment.strategy": "range"},
@@ -34,7 +34,7 @@ KINDS: Sequence[Mapping[str, object]] = (
 
 
 class OwnMember(RebalanceListener):
-    """`owned` is None before the first assignment."""
+    """One consumer. `owned` is None before the first assignment."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class OwnMember(RebalanceListener):
                     while not self._is_leaving:
                         await self._live()
             except ApiError as error:
-                self._world.tell(f"begins anew: {error}")
+                self._world.note(f"restarts: {error}")
                 await asyncio.sleep(self._random.uniform(0.05, 0.3))
-        self._world.tell("has left")
+        self._world.note("has left")
 
     def leave(self) -> None:
-        """Say good-bye at the next occasion."""
+        """Leave the group after the current step."""
         self._is_leaving = True
 
     async def _live(self) -> None:
@@ -89,7 +89,7 @@ class OwnMember(RebalanceListener):
             self._positions[read.partition] = read.offset + 1
         self._note_owned()
         if self.may_stall and self._random.random() < _STALL_CHANCE:
-            self._world.tell("stalls")
+            self._world.note("stalls")
             await asyncio.sleep(_STALL_S)
         try:
             if self._random.random() < _COMMIT_CHANCE:
@@ -97,7 +97,7 @@ class OwnMember(RebalanceListener):
             if self._random.random() < _LOOK_CHANCE:
                 await self._look()
         except ApiError as error:
-            self._world.tell(f"{error} in generation {self.generation}")
+            self._world.note(f"{error} in generation {self.generation}")
 
     async def _commit(self, offsets: dict[TopicPartition, Offset]) -> None:
         if not offsets:
@@ -110,7 +110,7 @@ class OwnMember(RebalanceListener):
             self._history.on_committing(offsets)
 
     async def _look(self) -> None:
-        """What is committed, against what was acknowledged before we asked."""
+        """Fetch the committed offsets and check them against the commits acknowledged before."""
         floor = self._history.floor(self._partitions)
         committed = await self._consumer.committed(self._partitions)
         found = {tp: committed[tp].offset if tp in committed else NO_OFFSET for tp in self._partitions}
@@ -126,18 +126,18 @@ class OwnMember(RebalanceListener):
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         self._note_owned()
-        self._world.tell(f"is given {len(partitions)} partitions in generation {self.generation}")
+        self._world.note(f"is given {len(partitions)} partitions in generation {self.generation}")
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """What was read of them is committed, or read again by the next owner."""
+        """Commit the positions; if that fails, the next owner reads the records again."""
         given_up = {tp: self._positions.pop(tp) for tp in partitions if tp in self._positions}
         try:
             if self._random.random() < _COMMIT_CHANCE:
                 await self._commit(given_up)
         except ApiError as error:
-            self._world.tell(f"gives up without a commit: {error}")
+            self._world.note(f"releases partitions without a commit: {error}")
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        self._world.tell(f"has lost {len(partitions)} partitions")
+        self._world.note(f"has lost {len(partitions)} partitions")
         for partition in partitions:
             self._positions.pop(partition, None)

@@ -1,7 +1,7 @@
-"""One run of a scenario in a world of its own: what all scenarios have in common.
+"""One run of a scenario in its own world: the part that all scenarios share.
 
-A machine is booted, users work while faults happen, then it is peaceful, and what is there at the end is looked at.
-What the users do and what is checked is up to the kinds of runs, see `log_run` and `bank_run`.
+A machine is booted and users work while faults happen. Then the faults end, and the final state is checked. The users
+and the checks depend on the kind of run, see `log_run` and `bank_run`.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from tests.simulation.world import Machine, World
 Result = TypeVar("Result")
 
 FAULTS_S = 45.0
-# A user may be in its longest wait when the last fault ends.
+# A user may have just begun its longest wait when the last fault ends.
 QUIET_S_MAX = 90.0
 _MAIN_S_MAX = 3600.0
 
 
 class Counts(NamedTuple):
-    """What was done in a run, to see that something was."""
+    """Counts of the work in a run, to see that there was some."""
 
     acknowledged: int
     read: int
@@ -38,14 +38,14 @@ class Counts(NamedTuple):
 class Scenario:
     name: str
     run: "type[Run]"
-    # What happens to the machine; the network has its own troubles in all scenarios.
+    # The faults of the machine; faults of the network happen in all scenarios.
     faults: tuple[Fault, ...]
     settings: tuple[str, ...] = ()
     topics: tuple[NewTopic, ...]
     unsynced_topics: frozenset[TopicName] = frozenset()
     loses_power: bool = False
     faults_s: float = FAULTS_S
-    # How long it is quiet between faults at most: the seed chooses one.
+    # The longest pauses between faults; the seed chooses one of them.
     pauses_s: tuple[float, ...] = (2.0, 6.0, 15.0)
 
 
@@ -65,24 +65,24 @@ class Run(ABC):
     def counts(self) -> Counts: ...
 
     async def _prepare(self) -> None:
-        """Whatever the cluster needs besides its topics, before there are users and faults."""
+        """Set up the cluster, in addition to its topics, before there are users and faults."""
         return
 
     @abstractmethod
     def _start_users(self) -> None:
-        """Those who work in the background."""
+        """Start the users that work in the background."""
 
     @abstractmethod
     def _churn(self, duration_s: float) -> list[Coroutine[Any, Any, None]]:
-        """What goes on while faults happen, and ends when they do."""
+        """Return the coroutines that run while faults happen, and end with them."""
 
     @abstractmethod
     async def _settle(self) -> None:
-        """The faults have ended: see to it that everyone comes to an end."""
+        """Let all users finish after the faults have ended."""
 
     @abstractmethod
     async def _audit(self) -> None:
-        """Look at what is there, and check it."""
+        """Read the final state and check it."""
 
     async def main(self) -> None:
         try:
@@ -91,7 +91,7 @@ class Run(ABC):
         except TimeoutError:
             self._violate("progress", f"the run has not ended after {_MAIN_S_MAX:g} simulated seconds")
         except ApiError as error:
-            self._violate("progress", f"the topics cannot be made: {error}")
+            self._violate("progress", f"the topics cannot be created: {error}")
 
     async def _main(self) -> None:
         duration_s = self._scenario.faults_s
@@ -104,7 +104,7 @@ class Run(ABC):
             nemesis.run(self._scenario.faults, NETWORK_FAULTS, duration_s=duration_s), *self._churn(duration_s)
         )
         nemesis.end()
-        self._world.tell("faults have ended")
+        self._world.note("faults have ended")
         await self._settle()
         await self._try_to_audit()
         await self._machine.stop()
@@ -114,21 +114,21 @@ class Run(ABC):
             async with asyncio.timeout(QUIET_S_MAX):
                 await self._audit()
         except TimeoutError:
-            self._violate("progress", f"the log was not read within {QUIET_S_MAX:g} s of peace")
+            self._violate("progress", f"the log was not read within {QUIET_S_MAX:g} s without faults")
         except ApiError as error:
             self._violate("progress", f"the log cannot be read at the end: {error}")
 
     def _start(self, name: str, body: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
-        """Start a user on a host of its own."""
+        """Start a user on its own host."""
         self._hosts.append(name)
         return self._world.loop.spawn(self._world.new_process(name, name), body)
 
     async def _await_users(self, tasks: "dict[str, asyncio.Task[None]]") -> None:
-        """They have the longest wait of a user to finish."""
+        """Wait for users to finish, at most for the longest wait of a user."""
         await asyncio.wait(tasks.values(), timeout=QUIET_S_MAX)
         for name in [name for name, task in tasks.items() if not task.done()]:
-            self._world.tell_waiting(name)
-            self._violate("progress", f"{name} still waits after {QUIET_S_MAX:g} s of peace")
+            self._world.note_waiting_tasks(name)
+            self._violate("progress", f"{name} still waits after {QUIET_S_MAX:g} s without faults")
 
     def _violate(self, checker: str, message: str) -> None:
         self._world.violations.add(checker, message)

@@ -1,13 +1,14 @@
-"""Whole runs: a scenario fixes the settings and the faults, a seed everything else.
+"""The scenarios: each fixes the settings and the faults; the seed determines everything else.
 
-Each scenario checks what docs/durability.md promises under its settings:
+Each scenario checks the guarantees of docs/durability.md for its settings:
 
-    processes   nodes are killed, stopped and booted, networks fail: acknowledged records stay with default settings
-    power       power losses too: those stay that waited for an fsync (flush.messages=1); the topic `clicks` does not
-                wait, and may lose the end of its log, but stores nothing twice
-    disks       fsync fails now and then, which takes the node's directory offline until it is booted again
-    bank        as processes, with transactions: see `bank`
-    bank-power  as power, with transactions; everything waits for its fsync
+    processes   nodes are killed, stopped and booted, networks fail: with default settings no acknowledged record is
+                lost
+    power       in addition, power losses: no record that waited for an fsync (flush.messages=1) is lost; the topic
+                `clicks` does not wait and may lose the end of its log, but stores no record twice
+    disks       fsync sometimes fails, which takes the node's directory offline until it is booted again
+    bank        like processes, with transactions: see `bank`
+    bank-power  like power, with transactions; all acknowledgements wait for an fsync
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ _SETTINGS = (
     "group.consumer.min.heartbeat.interval.ms=500",
     "group.consumer.heartbeat.interval.ms=500",
 )
-# The coordinators' topics are compacted all the time, and what is left over from transactions goes soon.
+# The coordinators' topics are compacted continuously, and tombstones and markers are removed soon.
 _BANK_SETTINGS = (
     *_SETTINGS,
     "log.roll.ms=2000",
@@ -113,7 +114,7 @@ def scenario_for(seed: int) -> Scenario:
 
 
 def simulate(seed: int, scenario: Scenario | None = None) -> Outcome:
-    """One world from its beginning to its end."""
+    """Run one world from its beginning to its end."""
     chosen = scenario or scenario_for(seed)
     world = World(seed)
     run = chosen.run(world, chosen)

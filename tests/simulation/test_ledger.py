@@ -1,4 +1,4 @@
-"""The checkers of the bank, each with a history that is good and with one that is not."""
+"""The checkers of the bank, each with a valid history and with one that violates the invariant."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ CASH, LOANS, REQUESTS = (TopicPartition(topic, 0) for topic in ("cash", "loans",
 
 
 def transfer(number: int = 0, fate: Fate = Fate.CONFIRMED, *, worker: str = "ann", request: str = "-") -> Transfer:
-    """Five from an account on CASH to one on LOANS, where its batches begin at ten times its number."""
+    """Return a transfer of five from an account on CASH to one on LOANS; its offsets are ten times its number."""
     debit, credit = (Entry(worker, number, leg, amount, request) for leg, amount in enumerate((-5, 5)))
     offsets = {CASH: 10 * number, LOANS: 10 * number}
     return Transfer(worker, number, ((CASH, debit), (LOANS, credit)), fate, offsets)
@@ -35,7 +35,7 @@ def ledger(*transfers: Transfer) -> Ledger:
 
 
 def log_of(*transfers: Transfer) -> list[ReadRecord]:
-    """All that these have written, where it was written."""
+    """Return the records of these transfers, at their offsets."""
     return [
         ReadRecord(partition, one.offsets[partition], entry.encode())
         for one in transfers
@@ -67,10 +67,10 @@ def test_confirmed_reads() -> None:
 
     whole = {CASH: 11, LOANS: 11}
     assert complaints(whole, transfer(1)) == []
-    assert complaints({CASH: 10, LOANS: 10}) == [], "its markers may still be on their way"
+    assert complaints({CASH: 10, LOANS: 10}) == [], "its markers may not be written yet"
     assert complaints(whole) == ["confirmed-reads"]
     assert complaints({CASH: 10, LOANS: 11}) == ["confirmed-reads"], "one partition is enough"
-    assert complaints(whole, transfer(2)) == ["confirmed-reads"], "another is no substitute"
+    assert complaints(whole, transfer(2)) == ["confirmed-reads"], "another transfer does not count"
 
 
 def test_no_aborted_reads_during_the_run() -> None:
@@ -98,7 +98,7 @@ def test_atomic_transfers() -> None:
     for torn in (confirmed, unknown):
         assert complaints_about_transfers(log_of(torn)[:1], torn) == ["atomic-transfers", "constant-money"]
     moved = [ReadRecord(LOANS, record.offset, record.value) for record in log_of(confirmed)]
-    assert complaints_about_transfers(moved, confirmed) == ["atomic-transfers"], "in the wrong place"
+    assert complaints_about_transfers(moved, confirmed) == ["atomic-transfers"], "at the wrong offset"
 
 
 def test_constant_money() -> None:
@@ -115,7 +115,7 @@ def test_worker_order() -> None:
 
     first, second, other = log_of(transfer(0)), log_of(transfer(1)), log_of(transfer(0, worker="bob"))
     assert complaints(*first, *second, *other) == []
-    assert complaints(*second, *other) == [], "what was aborted leaves a gap"
+    assert complaints(*second, *other) == [], "aborted transfers leave a gap"
     assert complaints(first[0], second[0], second[1]) == []
     assert complaints(*second, *first) == ["worker-order"] * 2
     assert complaints(*first, first[0]) == ["worker-order"], "twice"
@@ -131,7 +131,7 @@ def test_requests_once() -> None:
     first, second = (transfer(number, request=f"request-{number}") for number in range(2))
     assert complaints(0) == complaints(1, first) == complaints(2, first, second) == []
     assert complaints(2, first) == ["requests-once"], "lost"
-    assert complaints(1, first, second) == ["requests-once"], "will be applied again"
+    assert complaints(1, first, second) == ["requests-once"], "it would be applied again"
     assert complaints(1, first, transfer(2, request="request-0")) == ["requests-once"], "applied twice"
 
 

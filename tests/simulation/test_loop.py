@@ -1,4 +1,4 @@
-"""Virtual time, its order, and processes that end in the middle of anything."""
+"""Virtual time, the order of callbacks, and processes that end between any two of them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -22,7 +22,7 @@ def run(loop: SimulatedLoop, body: Coroutine[Any, Any, None]) -> None:
         loop.close()
 
 
-def test_hours_pass_at_once_and_in_order(loop: SimulatedLoop) -> None:
+def test_hours_pass_immediately_and_in_order(loop: SimulatedLoop) -> None:
     seen: list[tuple[float, str]] = []
 
     async def wait(name: str, seconds: float) -> None:
@@ -36,7 +36,7 @@ def test_hours_pass_at_once_and_in_order(loop: SimulatedLoop) -> None:
     assert seen == [(1, "first"), (1, "second"), (7200, "late")]
 
 
-def test_work_for_threads_takes_its_time(loop: SimulatedLoop) -> None:
+def test_work_for_threads_is_delayed(loop: SimulatedLoop) -> None:
     times: list[float] = []
 
     async def main() -> None:
@@ -68,17 +68,17 @@ def test_a_killed_process_does_nothing_more(loop: SimulatedLoop) -> None:
         await asyncio.sleep(10)
         assert not task.done()
         assert seen == ["0", "1", "2"]
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant to stay as it is
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it stays pending on purpose
 
     run(loop, main())
 
 
-def test_waiting_for_nothing_is_told(loop: SimulatedLoop) -> None:
+def test_waiting_for_nothing_is_an_error(loop: SimulatedLoop) -> None:
     async def main() -> None:
         await loop.create_future()
 
     task = loop.create_task(main())
-    with pytest.raises(StuckError, match="waits"):
+    with pytest.raises(StuckError, match="no timer is set"):
         loop.run_until_complete(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it will never be done
     loop.close()

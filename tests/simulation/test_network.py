@@ -1,4 +1,4 @@
-"""Simulated connections: in order, late, cut, reset, and never faster than the receiver takes."""
+"""Simulated connections: order, delays, cuts, resets, and flow control."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -75,7 +75,7 @@ def test_bytes_arrive_in_order(net: Net) -> None:
     net.run(echo, client)
 
 
-def test_nobody_listens(net: Net) -> None:
+def test_no_process_listens(net: Net) -> None:
     async def client() -> None:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("there", _PORT + 1)

@@ -1,10 +1,10 @@
-"""Mutations: bugs that the simulator must catch, each by the checker whose business it is, within a few seeds.
+"""Mutations: bugs that the simulator must find, each with the right checker, within a few seeds.
 
 A checker that never fails proves nothing. Each test breaks one function of the node, or of the client, and runs worlds
-until the named checker complains; the same worlds without the bug are clean (`test_simulation` and `make sim`).
+until the named checker reports a violation; the same worlds without the bug are clean (`test_simulation`, `make sim`).
 
-Bugs that take an election to show are planted in the tests of what they break (`tests.replication.elections`): a world
-has one node so far.
+Bugs that need an election to show are planted in the unit tests (`tests.replication.elections`), because a world has
+one node so far.
 """
 
 from collections.abc import Callable
@@ -47,8 +47,8 @@ from rookery.storage.segment import Segment
 from rookery.storage.transactions import ABORTED_ENTRY_SIZE, AbortedIndex, OpenTransactions
 from tests.faults.files import CrashFile
 from tests.simulation import bank_run
-from tests.simulation.bank import Way
-from tests.simulation.faults import Fault, kill, kill_before_answers, lose_power, lose_power_in_a_write
+from tests.simulation.bank import ClientKind
+from tests.simulation.faults import Fault, kill, kill_before_responses, lose_power, lose_power_in_a_write
 from tests.simulation.scenarios import SCENARIOS, simulate
 
 _SEEDS_MAX = 25
@@ -59,9 +59,10 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 class Bug(NamedTuple):
-    """`faults` are those that bring the bug to light, where all of the scenario's would take long; `ways`, the clients.
+    """A bug to plant.
 
-    `seed` is tried first: of a world that showed the bug when it was planted.
+    `faults` and `client_kinds` limit the world to those that show the bug, if all of the scenario would take too long.
+    `seed` is tried first: its world showed the bug when it was added here.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Bug(NamedTuple):
     checker: str
     faults: tuple[Fault, ...] = ()
     seed: int = 1
-    ways: tuple[Way, ...] = ()
+    client_kinds: tuple[ClientKind, ...] = ()
 
 
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,7 @@ def skip_fsync(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_unsynced_records(patch: pytest.MonkeyPatch) -> None:
-    """Move the high watermark when records are written, though they wait for their fsync."""
+    """Move the high watermark when records are written, although they wait for an fsync."""
     original = Replica._appended
 
     def appended(self: Replica) -> None:
@@ -101,7 +102,7 @@ def skip_duplicate_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_producers_at_start(patch: pytest.MonkeyPatch) -> None:
-    """Neither snapshots nor batches bring the producers' sequence numbers back."""
+    """Restore the producers' sequence numbers neither from snapshots nor from batches."""
     original = recovery.load
 
     def load(*args: Any, **kwargs: Any) -> recovery.LoadedLog:
@@ -113,7 +114,7 @@ def forget_producers_at_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery, "load_producers", lambda files, directory, view: ProducerStates())
 
 
-def tell_wrong_offset_for_duplicates(patch: pytest.MonkeyPatch) -> None:
+def return_wrong_offset_for_duplicates(patch: pytest.MonkeyPatch) -> None:
     original = ProducerStates.check
 
     def check(self: ProducerStates, header: BatchHeader) -> Duplicate | LateDuplicate | ErrorCode | None:
@@ -124,7 +125,7 @@ def tell_wrong_offset_for_duplicates(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_torn_end(patch: pytest.MonkeyPatch) -> None:
-    """Recovery finds the first bad batch but leaves it in the file."""
+    """Let recovery find the first bad batch, but leave it in the file."""
     patch.setattr(Segment, "cut", lambda self, position: None)
 
 
@@ -140,7 +141,7 @@ def skip_fsync_of_metadata(patch: pytest.MonkeyPatch) -> None:
 
 
 def write_late(patch: pytest.MonkeyPatch) -> None:
-    """Keep each batch in memory until the next one comes, and acknowledge it meanwhile."""
+    """Keep each batch in memory until the next one is written, and acknowledge it before that."""
     original = CrashFile.append
     held: dict[CrashFile, bytes] = {}
 
@@ -153,7 +154,7 @@ def write_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_generation(patch: pytest.MonkeyPatch) -> None:
-    """A rebalance that does not count: the assignments of two rebalances look like those of one."""
+    """Do not increment the generation in a rebalance: the assignments of two rebalances look like those of one."""
     original = rebalance._begin_generation
 
     def begin(draft: ClassicDraft) -> None:
@@ -164,17 +165,17 @@ def keep_generation(patch: pytest.MonkeyPatch) -> None:
 
 
 def assign_what_others_own(patch: pytest.MonkeyPatch) -> None:
-    """A member of the new protocol is given a partition before its former owner, at an older epoch, gave it up."""
+    """Assign a partition to a member of the new protocol before its owner, at an older epoch, has released it."""
     patch.setattr(ConsumerGroup, "is_free", lambda self, partition: True)
 
 
 def accept_former_generations(patch: pytest.MonkeyPatch) -> None:
-    """A member that was thought dead commits where its successor has gone on."""
+    """Accept the commit of an expired member after its successor has continued."""
     patch.setattr(commit, "check_commit", lambda *args, **kwargs: ErrorCode.NONE)
 
 
-def answer_before_commit(patch: pytest.MonkeyPatch) -> None:
-    """Answer a commit when it is written, though it still waits for its fsync."""
+def respond_before_commit(patch: pytest.MonkeyPatch) -> None:
+    """Respond to a commit when it is written, although it still waits for an fsync."""
     original = Coordinator._respond_when_committed
 
     def answer(self: Any, hosted: Any, answers: Any) -> None:
@@ -185,12 +186,12 @@ def answer_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_to_append_commits(patch: pytest.MonkeyPatch) -> None:
-    """The coordinator keeps its state in memory only."""
+    """Keep the coordinator's state only in memory."""
     patch.setattr(Coordinator, "_append", lambda self, hosted, encoded, producer, now_ms: None)
 
 
 def forget_sessions(patch: pytest.MonkeyPatch) -> None:
-    """Nobody notices that a member has died."""
+    """Do not expire the sessions of dead members."""
     original = Timers.set
 
     def set_timer(self: Timers, timer: Timer) -> None:
@@ -203,8 +204,8 @@ def forget_sessions(patch: pytest.MonkeyPatch) -> None:
 # The client
 
 
-def pass_over_a_record(patch: pytest.MonkeyPatch) -> None:
-    """Of whatever is handed out, the first record is not; the position passes it all the same."""
+def skip_a_record(patch: pytest.MonkeyPatch) -> None:
+    """Skip the first record of each poll, although the position moves past it."""
     original = Fetcher.take
 
     def take(self: Fetcher, count_max: int) -> list[Any]:
@@ -213,8 +214,8 @@ def pass_over_a_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fetcher, "take", take)
 
 
-def number_anew_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
-    """A batch whose answer was lost comes under other numbers, which no broker recognizes."""
+def renumber_every_attempt(patch: pytest.MonkeyPatch) -> None:
+    """Give a batch whose response was lost other sequence numbers, so that no broker recognizes the duplicate."""
     original = Accumulator.retry
 
     def retry(self: Accumulator[Any], batch: Batch[Any], *, at_s: float, may_be_written: bool) -> None:
@@ -229,7 +230,7 @@ def number_anew_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_prepared_transactions(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator that is loaded does not send the markers that its predecessor owed."""
+    """Let a loaded coordinator not write the markers of prepared transactions."""
     original = TransactionShard.on_loaded
 
     def on_loaded(self: TransactionShard, now_ms: int) -> CoordinatorResult[None]:
@@ -239,12 +240,12 @@ def forget_prepared_transactions(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_beyond_last_stable_offset(patch: pytest.MonkeyPatch) -> None:
-    """Readers of committed records get those of open transactions, too."""
+    """Return records of open transactions to `read_committed` readers."""
     patch.setattr(OpenTransactions, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
 def lose_aborted_transaction_at_start(patch: pytest.MonkeyPatch) -> None:
-    """The last entry of each index of aborted transactions is not read from its file."""
+    """Do not read the last entry of each index of aborted transactions."""
     original = AbortedIndex.decode
 
     def decode(base_offset: Offset, data: Buffer) -> AbortedIndex:
@@ -254,12 +255,12 @@ def lose_aborted_transaction_at_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_aborted_records_for_latest(patch: pytest.MonkeyPatch) -> None:
-    """Compaction gives up a committed record for a later one, whose transaction is aborted behind what it looks at."""
+    """Let compaction remove a committed record because of a later one that is aborted after the compacted part."""
     patch.setattr(AbortedTransactions, "note_beyond", lambda self, producer_id, first_offset: None)
 
 
-def answer_before_prepared(patch: pytest.MonkeyPatch) -> None:
-    """Answer EndTxn when its record is written, though that still waits for its fsync."""
+def respond_before_prepared(patch: pytest.MonkeyPatch) -> None:
+    """Respond to EndTxn when its record is written, although that still waits for an fsync."""
     original = Coordinator._respond_when_committed
 
     def answer(self: Any, hosted: Any, answers: Any) -> None:
@@ -273,7 +274,7 @@ def answer_before_prepared(patch: pytest.MonkeyPatch) -> None:
 
 
 def accept_fenced_producers(patch: pytest.MonkeyPatch) -> None:
-    """A partition takes batches of epochs that are over, as part of whatever transaction is open."""
+    """Accept batches of fenced epochs, as part of the open transaction."""
     original = producers._check_sequence
 
     def check_sequence(state: producers.ProducerState, header: BatchHeader) -> LateDuplicate | ErrorCode | None:
@@ -288,12 +289,12 @@ def accept_fenced_producers(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_late_duplicates(patch: pytest.MonkeyPatch) -> None:
-    """A batch with a number that an ended transaction used is taken for a retry of the open one, as in Kafka."""
+    """Like Kafka, acknowledge a batch with a number of an ended transaction as a duplicate in the open one."""
     patch.setattr(producers.ProducerState, "has_in_transaction", lambda self, batch: True)
 
 
 def append_late_duplicates(patch: pytest.MonkeyPatch) -> None:
-    """A late copy of a batch of an ended transaction becomes part of the next one."""
+    """Append a late copy of an ended transaction's batch to the next transaction."""
     original = ProducerStates.check
 
     def check(self: ProducerStates, header: BatchHeader) -> Duplicate | LateDuplicate | ErrorCode | None:
@@ -304,12 +305,12 @@ def append_late_duplicates(patch: pytest.MonkeyPatch) -> None:
 
 
 def skip_verification(patch: pytest.MonkeyPatch) -> None:
-    """A batch begins a transaction on its partition though its coordinator knows of none."""
+    """Let a batch begin a transaction on its partition although its coordinator has none."""
     patch.setattr(transactional, "verify", lambda context, transactional_id, asked: dict(asked))
 
 
 def end_whatever_is_open(patch: pytest.MonkeyPatch) -> None:
-    """A late EndTxn ends the transaction that has begun since."""
+    """Let a late EndTxn end the transaction that has begun since."""
     original = end_txn.end
 
     def end(transaction: Transaction | None, request: EndRequest, **kwargs: Any) -> Any:
@@ -330,7 +331,7 @@ def commit_offsets_on_abort(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_open_transactions_at_start(patch: pytest.MonkeyPatch) -> None:
-    """Producers are known after a start, but not that they are in a transaction."""
+    """Restore the producers at start, but not their open transactions."""
 
     def without_transactions(states: ProducerStates) -> ProducerStates:
         for state in states:
@@ -357,15 +358,15 @@ BUGS = [
     Bug("write late", write_late, "processes", "exactly-once-in-order", seed=7),
     Bug("skip duplicate check", skip_duplicate_check, "processes", "exactly-once-in-order"),
     Bug("forget producers at start", forget_producers_at_start, "processes", "exactly-once-in-order", seed=7),
-    Bug("wrong offset for duplicates", tell_wrong_offset_for_duplicates, "processes", "exactly-once-in-order"),
+    Bug("wrong offset for duplicates", return_wrong_offset_for_duplicates, "processes", "exactly-once-in-order"),
     Bug("keep generation", keep_generation, "processes", "one-owner"),
     Bug("assign what others own", assign_what_others_own, "processes", "committed-offsets", seed=3),
     Bug("accept former generations", accept_former_generations, "processes", "committed-offsets"),
-    Bug("answer before commit", answer_before_commit, "power", "committed-offsets", (lose_power,), seed=3),
+    Bug("respond before commit", respond_before_commit, "power", "committed-offsets", (lose_power,), seed=3),
     Bug("forget to append commits", forget_to_append_commits, "processes", "committed-offsets"),
     Bug("forget sessions", forget_sessions, "processes", "group-converges", seed=12),
-    Bug("pass over a record", pass_over_a_record, "processes", "read-before-commit"),
-    Bug("number anew for every attempt", number_anew_for_every_attempt, "processes", "exactly-once-in-order"),
+    Bug("skip a record", skip_a_record, "processes", "read-before-commit"),
+    Bug("renumber every attempt", renumber_every_attempt, "processes", "exactly-once-in-order"),
     Bug("forget prepared transactions", forget_prepared_transactions, "bank-power", "no-hanging-transactions"),
     Bug("read beyond last stable offset", read_beyond_last_stable_offset, "bank", "no-aborted-reads"),
     Bug("lose aborted transaction at start", lose_aborted_transaction_at_start, "bank", "no-aborted-reads"),
@@ -376,18 +377,18 @@ BUGS = [
         "committed-offsets",
         (kill,),
         seed=9,
-        ways=(Way.CLASSIC,),
+        client_kinds=(ClientKind.CLASSIC,),
     ),
-    Bug("answer before prepared", answer_before_prepared, "bank-power", "atomic-transfers", (lose_power,), seed=3),
+    Bug("respond before prepared", respond_before_prepared, "bank-power", "atomic-transfers", (lose_power,), seed=3),
     Bug("accept fenced producers", accept_fenced_producers, "bank", "no-aborted-reads", seed=13),
     Bug(
         "acknowledge late duplicates",
         acknowledge_late_duplicates,
         "bank",
         "atomic-transfers",
-        (kill_before_answers,),
+        (kill_before_responses,),
         seed=2,
-        ways=(Way.REUSING,),
+        client_kinds=(ClientKind.REUSING,),
     ),
     Bug("append late duplicates", append_late_duplicates, "bank", "worker-order", seed=2),
     Bug("skip verification", skip_verification, "bank", "no-hanging-transactions", seed=2),
@@ -400,8 +401,8 @@ BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    if bug.ways:
-        monkeypatch.setattr(bank_run, "_WAYS", dict.fromkeys(bank_run._WAYS, bug.ways))
+    if bug.client_kinds:
+        monkeypatch.setattr(bank_run, "_CLIENT_KINDS", dict.fromkeys(bank_run._CLIENT_KINDS, bug.client_kinds))
     scenario = SCENARIOS[bug.scenario]
     scenario = replace(scenario, faults=bug.faults or scenario.faults, faults_s=_FAULTS_S, pauses_s=_PAUSES_S)
     seen: set[str] = set()
@@ -410,4 +411,4 @@ def test_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
         if bug.checker in found:
             return
         seen |= found
-    pytest.fail(f"{bug.checker} did not notice in {_SEEDS_MAX} worlds; others: {sorted(seen) or 'none'}")
+    pytest.fail(f"{bug.checker} found nothing in {_SEEDS_MAX} worlds; others: {sorted(seen) or 'none'}")

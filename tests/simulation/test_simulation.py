@@ -1,4 +1,4 @@
-"""A handful of worlds in every test run; `make sim` runs hundreds."""
+"""A few worlds in every test run; `make sim` runs hundreds."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def test_worlds_are_clean(seed: int, name: str) -> None:
 
 
 def test_epochs_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With as few epochs as here producer ids are soon replaced by others."""
+    """Producer ids are soon replaced if there are only a few epochs per id."""
     for module in (transaction, end_txn, init):
         monkeypatch.setattr(module, "EPOCH_MAX", _EPOCHS)
     for module in (transaction, end_txn):
@@ -35,14 +35,14 @@ def test_epochs_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
         world.run(run.main())
         assert not world.violations.found, "\n".join(map(str, world.violations.found))
         assert run.counts.acknowledged > _EPOCHS * len(run.posts)
-        # Where the protocol is the classic one all the time, one id may do.
+        # If the protocol is always the classic one, one id may be enough.
         assert any(len(post.producer_ids) > 1 for post in run.posts)
         assert all(post.identity.producer_epoch < _EPOCHS for post in run.posts)
 
 
 @pytest.mark.timeout(600)
 def test_a_seed_decides_everything() -> None:
-    """The same events in other processes, where sets and addresses in memory have another order."""
+    """Other processes, where sets and memory addresses have another order, give the same events."""
     command = [sys.executable, "-m", "tests.simulation", "--digest", "--seconds", "12", "--seeds", "1..10"]
     runs = [
         subprocess.Popen(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, stdout=subprocess.PIPE)

@@ -1,7 +1,7 @@
-"""What happened in a simulated world, in order: a running hash of everything and the last lines in words.
+"""The trace of a simulated world: a running hash of all events, and the last lines as text.
 
-Two runs of one seed must give the same hash, whatever the process, the machine or PYTHONHASHSEED; that is how leaks
-of non-determinism are found. Steps are hashed only; what a reader would want to see after a failure is also kept.
+Two runs of one seed must give the same hash, whatever the process, the machine or PYTHONHASHSEED; a difference reveals
+non-determinism. Steps are only hashed; lines that help to understand a failure are also kept.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ class Trace:
         self._hash = blake2b(digest_size=16)
         self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self.step_count = 0
-        # Set when the world has ended: its remains are cleared away in no particular order.
+        # Set at the end of the world: its objects are closed in no particular order.
         self.is_closed = False
 
     @property
@@ -32,7 +32,7 @@ class Trace:
             self._hash.update(text.encode())
             self._hash.update(data)
 
-    def tell(self, now_s: float, text: str) -> None:
+    def note(self, now_s: float, text: str) -> None:
         line = f"{now_s:10.4f}  {text}"
         if not self.is_closed:
             self.lines.append(line)

@@ -1,8 +1,8 @@
-"""Simulated users of a broker: producers that send for a while, readers that read all the time.
+"""Simulated users of a broker: producers that send for a while, readers that read continuously.
 
-They are the real clients on the simulated network. Each has its own host and randomness, and writes what it sees into
-the history. `new_producer` and `new_consumer` make clients for all simulated users: nothing in them comes from outside
-the world.
+They use the real clients on the simulated network. Each has its own host and randomness, and records what it sees in
+the history. `new_producer` and `new_consumer` create the clients of all simulated users: the clients use only the
+world's clock and randomness.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _DELIVERY_TIMEOUT_S = 25.0
 _AUDIT_TIMEOUT_S = 30.0
 _PAUSE_AFTER_FAILURE_S = 0.2
 _SIZES = (0, 10, 100, 1500)
-# How long a reader goes on before it begins again.
+# How long a reader reads before it starts again from the beginning.
 _READING_S = (3.0, 40.0)
 
 
@@ -59,7 +59,7 @@ def _client_config(name: str, bootstrap: str, timeout_s: float) -> dict[str, obj
 
 
 class ProducerUser:
-    """Sends records to random partitions; finished when the fate of each is as clear as it will be."""
+    """Sends records to random partitions; finished when every record is acknowledged or has failed."""
 
     def __init__(
         self, world: World, history: History, *, name: str, bootstrap: str, partitions: Sequence[TopicPartition]
@@ -74,12 +74,12 @@ class ProducerUser:
     async def run(self, record_count: int, mean_pause_s: float) -> None:
         producer = new_producer(self._world, name=self._name, bootstrap=self._bootstrap, randomness=self._random)
         for number in range(record_count):
-            # Bursts: most records follow at once and share a batch.
+            # Bursts: most records follow immediately and share a batch.
             if self._random.random() < 0.5:
                 await asyncio.sleep(self._random.expovariate(1 / mean_pause_s))
             await self._send(producer, number)
         await producer.close()
-        self._world.tell("has sent everything")
+        self._world.note("has sent everything")
 
     async def _send(self, producer: Producer[bytes, bytes], number: int) -> None:
         partition = self._random.choice(self._partitions)
@@ -90,7 +90,7 @@ class ProducerUser:
                 landed = await producer.send(partition.topic, value, partition=partition.partition)
                 break
             except ApiError as error:
-                self._world.tell(f"cannot send: {error}")
+                self._world.note(f"cannot send: {error}")
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
         self._history.sent.append(sent)
         landed.add_done_callback(partial(self._settle, sent))
@@ -98,13 +98,13 @@ class ProducerUser:
     def _settle(self, sent: Sent, landed: "asyncio.Future[RecordMetadata]") -> None:
         if landed.cancelled() or (error := landed.exception()) is not None:
             reason = "cancelled" if landed.cancelled() else str(error)
-            self._world.tell(f"{sent.number} for {sent.partition} may be lost: {reason}")
+            self._world.note(f"{sent.number} for {sent.partition} may be lost: {reason}")
         else:
             sent.fate, sent.offset = Fate.ACKNOWLEDGED, landed.result().offset
 
 
 class ReaderUser:
-    """Reads all partitions from their beginning on, for a while, and then all of it again."""
+    """Reads all partitions from the beginning for a while, repeatedly."""
 
     def __init__(
         self, world: World, history: History, *, name: str, bootstrap: str, partitions: Sequence[TopicPartition]
@@ -126,12 +126,12 @@ class ReaderUser:
                         for record in await consumer.poll(1.0):
                             self._history.on_read(self._name, as_read(record))
             except ApiError as error:
-                self._world.tell(f"reads again from the beginning: {error}")
+                self._world.note(f"reads again from the beginning: {error}")
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
 
 class OperatorUser:
-    """Makes a topic now and then."""
+    """Creates a topic from time to time."""
 
     name = "operator"
 
@@ -148,8 +148,8 @@ class OperatorUser:
             try:
                 await create_topics(self._bootstrap, [topic])
             except ApiError as error:
-                # It may exist all the same: the answer was lost.
-                self._world.tell(f"{topic.name} was not confirmed: {error}")
+                # The topic may exist anyway, if the response was lost.
+                self._world.note(f"{topic.name} was not confirmed: {error}")
             else:
                 self._history.confirmed[topic.name] = topic.partitions
 
@@ -171,13 +171,13 @@ async def list_topics(bootstrap: str) -> dict[TopicName, int]:
 
 
 async def read_everything(world: World, bootstrap: str, partitions: Sequence[TopicPartition]) -> list[ReadRecord]:
-    """What is in the log, in the order of the offsets."""
+    """Return all records of the log, sorted by offset."""
     async with new_consumer(world, name="auditor", bootstrap=bootstrap, timeout_s=_AUDIT_TIMEOUT_S) as consumer:
         return await read_up_to(consumer, await consumer.end_offsets(partitions))
 
 
 async def read_up_to(consumer: Consumer[bytes, bytes], ends: Mapping[TopicPartition, Offset]) -> list[ReadRecord]:
-    """Everything before these offsets, in the order of the offsets of each partition."""
+    """Return all records below these offsets, sorted by offset in each partition."""
     consumer.assign(ends)
     records: list[ReadRecord] = []
     while [partition for partition, end in ends.items() if await consumer.position(partition) < end]:

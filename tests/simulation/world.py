@@ -1,7 +1,7 @@
 """A simulated world: one event loop, one network, machines with disks, and users; all from one seed.
 
-`World` owns what is shared, `Machine` is a computer that runs a node and can be killed, cut off from power and booted
-again. The node is the real one, built as `node.main` builds it, on simulated files, clock, randomness and network.
+`World` owns the shared parts. `Machine` is a computer that runs a node and can be killed, lose power and be booted
+again. The node is the real one, created as in `node.main`, with simulated files, clock, randomness and network.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ _EPOCH_MS = 1_700_000_000_000
 _DATA = Path("/data")
 PORT = 9092
 _STOP_TIMEOUT_S = 60.0
-# The clients are a library: their lines go through Python's `logging`.
+# The clients are a library, so they log with Python's `logging`.
 _CLIENT_LOGGER = "rookery.client"
-# Log lines that only a bug writes; and so are all errors of clients.
+# Log events that only a bug causes. All errors in the logs of clients count as bugs, too.
 _BUG_EVENTS = ("request failed", "request failed after its connection closed")
 
 
@@ -62,18 +62,18 @@ class World:
         self.loop.set_exception_handler(self._on_loop_error)
         self.network = SimulatedNetwork(self.loop, self.new_random(), self.trace)
         self.clock = SimulatedClock(self.loop)
-        # For callbacks that belong to no process, whoever schedules them.
+        # The context of callbacks that belong to no process.
         self.outside = copy_context()
         self._processes: list[Process] = []
         self._disks: dict[str, SimulatedDisk] = {}
 
     def new_random(self) -> Random:
-        """Randomness of one's own, so that what one part draws does not change what another gets."""
+        """Return a separate generator, so that the numbers that one component draws do not change those of others."""
         return Random(self._random.getrandbits(64))
 
-    def tell(self, text: str) -> None:
+    def note(self, text: str) -> None:
         process = CURRENT.get()
-        self.trace.tell(self.loop.time(), f"{process.name if process else 'world':12} {text}")
+        self.trace.note(self.loop.time(), f"{process.name if process else 'world':12} {text}")
 
     def new_process(self, name: str, host: str) -> Process:
         process = Process(name, host)
@@ -85,8 +85,8 @@ class World:
         self._disks[name] = machine.disk
         return machine
 
-    def tell_waiting(self, name: str) -> None:
-        """Where the tasks of a process wait, for whoever looks into a failure."""
+    def note_waiting_tasks(self, name: str) -> None:
+        """Add to the trace where the tasks of a process wait, to help to understand a failure."""
         for task in [task for process in self._processes if process.name == name for task in process.tasks]:
             frames: list[str] = []
             waiting: Any = task.get_coro() if not task.done() else None
@@ -94,10 +94,10 @@ class World:
                 frames.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
                 waiting = waiting.cr_await
             if frames:
-                self.tell(f"{name} waits in {' > '.join(frames)}")
+                self.note(f"{name} waits in {' > '.join(frames)}")
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run the world to the end of `main`, then let everything in it vanish."""
+        """Run the world to the end of `main`, then close everything in it."""
         with self._logs_to_trace(), _no_collector():
             try:
                 self.loop.run_until_complete(main)
@@ -105,20 +105,20 @@ class World:
                 self.violations.add("progress", str(error))
             finally:
                 gc.collect()
-                self._vanish()
+                self._close()
 
-    def _vanish(self) -> None:
-        """Close what is unfinished: the garbage collector would do it later, and complain."""
+    def _close(self) -> None:
+        """Close unfinished tasks: the garbage collector would do it later, with warnings."""
         self.trace.is_closed = True
         self.loop.set_exception_handler(lambda loop, context: None)
         for process in self._processes:
             process.kill()
         unfinished = [task for process in self._processes for task in process.tasks if not task.done()]
         with warnings.catch_warnings():
-            # Of coroutines that never began.
+            # The warnings about coroutines that were never started.
             warnings.simplefilter("ignore", RuntimeWarning)
             for task in unfinished + list(asyncio.all_tasks(self.loop)):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # we know
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is pending on purpose
                 coroutine = task.get_coro()
                 if isinstance(coroutine, Coroutine):
                     with suppress(BaseException):
@@ -135,7 +135,7 @@ class World:
         process = CURRENT.get()
         if isinstance(error, Crash) or (process is not None and not process.alive):
             return
-        self.tell(f"unhandled: {context.get('message')}: {error!r}")
+        self.note(f"unhandled: {context.get('message')}: {error!r}")
         self.violations.add("no-bug", f"unhandled in {process}: {context.get('message')}: {error!r}")
 
     @contextmanager
@@ -161,7 +161,7 @@ class World:
     def _log(self, logger: object, method: str, event: Any) -> Any:
         is_bug = event["event"] in _BUG_EVENTS
         trouble = "\n" + traceback.format_exc() if event.pop("exc_info", None) else ""
-        self.tell(f"{method}: " + " ".join(f"{key}={value}" for key, value in event.items()) + trouble)
+        self.note(f"{method}: " + " ".join(f"{key}={value}" for key, value in event.items()) + trouble)
         if is_bug:
             self.violations.add("no-bug", f"{event}{trouble}")
         raise structlog.DropEvent
@@ -174,17 +174,17 @@ class _ClientLogs(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = f"{record.levelname.lower()}: {self.format(record)}"
-        self._world.tell(text)
+        self._world.note(text)
         if record.levelno >= logging.ERROR:
             self._world.violations.add("no-bug", text)
 
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """When the collector of cycles runs depends on everything else in this interpreter; here it runs at the end.
+    """Disable the garbage collector during a run, and collect at the end: its times would differ between two runs.
 
-    It looks only at what the world left behind: in a process that has run thousands of tests, all the rest takes it
-    many times longer than the world lasted.
+    The collection is limited to the objects of the world: after thousands of tests, those of the whole process would
+    take many times as long as the run.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -223,9 +223,9 @@ class Machine:
         self._serving: Node | None = None
         # How often it was booted.
         self.boots = 0
-        # What a power loss leaves of what was not synced; by chance if None.
+        # Which unsynced writes survive a power loss; random if None.
         self.survival: Survival | None = None
-        # Startup errors are part of the game where disks fail.
+        # True while disks fail: then a failed start is not a violation.
         self.may_fail_to_start = False
         self.on_power_loss: Callable[[], None] = lambda: None
 
@@ -243,7 +243,7 @@ class Machine:
         self._world.network.set_down(self.name, down=False)
         process = self._world.new_process(f"{self.name}.{self.boots}", self.name)
         self._process = process
-        self._world.tell(f"boot {process.name}")
+        self._world.note(f"boot {process.name}")
         self._world.loop.spawn(process, self._run(process))
 
     async def _run(self, process: Process) -> None:
@@ -258,33 +258,33 @@ class Machine:
         try:
             await node.start()
         except StartupError as error:
-            world.tell(f"did not start: {error}")
+            world.note(f"did not start: {error}")
             if not self.may_fail_to_start:
                 world.violations.add("no-bug", f"the node did not start: {error}")
             self.kill()
         except Exception as error:
             if not process.alive:
                 return
-            world.tell("did not start:\n" + traceback.format_exc())
+            world.note("did not start:\n" + traceback.format_exc())
             world.violations.add("no-bug", f"the start of the node failed: {error!r}")
             self.kill()
         else:
             self._serving = node
 
     async def stop(self) -> None:
-        """A clean stop, as by SIGTERM; a node that does not serve yet is killed."""
+        """Stop the node cleanly, as with SIGTERM; a node that does not serve yet is killed."""
         process, node = self._process, self._serving
         if self.is_up and process is not None and node is not None:
-            self._world.tell(f"stop {process.name}")
+            self._world.note(f"stop {process.name}")
             await asyncio.wait([self._world.loop.spawn(process, node.stop())], timeout=_STOP_TIMEOUT_S)
         self.kill()
 
-    def kill(self, *, answers_arrive: bool = True) -> None:
-        """As by SIGKILL: the disk has everything that was written."""
+    def kill(self, *, responses_arrive: bool = True) -> None:
+        """Kill the node, as with SIGKILL: the disk keeps all writes."""
         if self._process is not None and self._process.alive:
-            self._world.tell(f"end of {self._process.name}")
-            self._end(self._process, silently=False, answers_arrive=answers_arrive)
-            self.disk.let_go()
+            self._world.note(f"end of {self._process.name}")
+            self._end(self._process, silently=False, responses_arrive=responses_arrive)
+            self.disk.release_locks()
 
     def lose_power(self, survival: Survival | None = None) -> None:
         if self._process is not None and self._process.alive:
@@ -292,7 +292,7 @@ class Machine:
             self._lose_power(survival or self._choose_survival())
 
     def _on_crash(self) -> None:
-        """The disk stops the machine in the middle of a write; what is left is decided when the write has ended."""
+        """Stop the machine during a write; which data survives is decided when the write has ended."""
         if self._process is not None and self._process.alive:
             self._end(self._process, silently=True)
             self._world.loop.call_soon(self._lose_power, self._choose_survival(), context=self._world.outside)
@@ -300,13 +300,13 @@ class Machine:
     def _choose_survival(self) -> Survival:
         return self.survival or self._random.choice(list(Survival))
 
-    def _end(self, process: Process, *, silently: bool, answers_arrive: bool = True) -> None:
+    def _end(self, process: Process, *, silently: bool, responses_arrive: bool = True) -> None:
         process.kill()
         self._serving = None
-        self._world.network.process_ended(process, silently=silently, answers_arrive=answers_arrive)
+        self._world.network.process_ended(process, silently=silently, responses_arrive=responses_arrive)
         self._world.network.set_down(self.name, down=silently)
 
     def _lose_power(self, survival: Survival) -> None:
-        self._world.tell(f"power loss of {self.name}; of what was not synced survives {survival.name}")
+        self._world.note(f"power loss of {self.name}; of the unsynced data survives {survival.name}")
         self.disk.lose_power(survival)
         self.on_power_loss()
