@@ -83,8 +83,8 @@ def test_a_member_joins_lives_and_leaves(tmp_path: Path, version: int) -> None:
         assert owned(joined) == [(topic_id, [0, 1])]
         quiet = await beat(broker, version)
         assert (quiet.error_code, quiet.assignment) == (ErrorCode.NONE, None)
-        told = await beat(broker, version, topic_partitions=[Message(topic_id=topic_id, partitions=[0, 1])])
-        assert (told.error_code, told.assignment) == (ErrorCode.NONE, None)
+        answered = await beat(broker, version, topic_partitions=[Message(topic_id=topic_id, partitions=[0, 1])])
+        assert (answered.error_code, answered.assignment) == (ErrorCode.NONE, None)
         left = await beat(broker, version, member_epoch=-1)
         assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
         gone = await beat(broker, version)
@@ -130,11 +130,11 @@ def test_a_pattern_with_many_topics_is_matched_in_slices(tmp_path: Path, monkeyp
         joined = await join(broker, subscribed_topic_names=None, subscribed_topic_regex="or.*")
         assert (joined.error_code, owned(joined)) == (ErrorCode.NONE, [])
         await settle()
-        told = await beat(broker, member_epoch=joined.member_epoch)
-        assert owned(told) == [(topic_id, [0, 1])]
-        quiet = await beat(broker, member_epoch=told.member_epoch)
+        answered = await beat(broker, member_epoch=joined.member_epoch)
+        assert owned(answered) == [(topic_id, [0, 1])]
+        quiet = await beat(broker, member_epoch=answered.member_epoch)
         assert (quiet.error_code, quiet.assignment) == (ErrorCode.NONE, None)
-        bad = await beat(broker, member_epoch=told.member_epoch, subscribed_topic_regex="(t)?" * 3000)
+        bad = await beat(broker, member_epoch=answered.member_epoch, subscribed_topic_regex="(t)?" * 3000)
         assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
     play(tmp_path, scene)
@@ -164,7 +164,7 @@ def test_groups_are_described(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker, topic_id: UUID) -> None:
         await join(broker, rack_id="east", instance_id="one", subscribed_topic_regex="o.*")
         await join(broker, member_id="b")
-        group, unknown = await describe(broker, "g", "nobody", version=version, operations=True)
+        group, unknown = await describe(broker, "g", "missing", version=version, operations=True)
         assert (group.error_code, group.group_state, group.assignor_name) == (0, "Reconciling", "uniform")
         assert (group.group_epoch, group.assignment_epoch) == (2, 2)
         assert group.authorized_operations == authorized_operations(AclResourceType.GROUP)
@@ -180,12 +180,12 @@ def test_groups_are_described(tmp_path: Path, version: int) -> None:
         if version >= 1:
             assert [member.member_type for member in group.members] == [1, 1]
         assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        assert unknown.error_message == "Group nobody not found."
+        assert unknown.error_message == "Group missing not found."
 
     play(tmp_path, scene)
 
 
-def test_operations_are_told_to_those_who_ask(tmp_path: Path) -> None:
+def test_operations_are_returned_on_request(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: UUID) -> None:
         await join(broker)
         assert (await describe(broker, "g"))[0].authorized_operations == NO_OPERATIONS

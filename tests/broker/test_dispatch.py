@@ -67,7 +67,7 @@ def test_software_names_must_look_like_names(tmp_path: Path, name: str, version:
 @given(data=st.data())
 @settings(max_examples=10, deadline=None)
 def test_garbage_raises_only_protocol_errors(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Bodies of synchronous APIs that are nonsense: an answer or a ProtocolError, nothing else."""
+    """Invalid bodies of synchronous APIs: a response or a ProtocolError, nothing else."""
     keys = st.sampled_from([ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.DELETE_RECORDS, ApiKey.METADATA])
     requests = data.draw(
         st.lists(st.tuples(keys, st.integers(0, 18), st.binary(max_size=60)), min_size=100, max_size=100)

@@ -43,7 +43,7 @@ def test_clients_see_the_change_in_a_newer_epoch(tmp_path: Path) -> None:
             assert (between > before, levels[TRANSACTION_VERSION]) == (True, 1)
             assert (await update(broker, (TRANSACTION_VERSION, 0, UNSAFE))).error_code == ErrorCode.NONE
             after, levels = finalized(broker)
-            assert (after > between, TRANSACTION_VERSION in levels) == (True, False), "level 0 is not told"
+            assert (after > between, TRANSACTION_VERSION in levels) == (True, False), "level 0 is not listed"
         async with running(tmp_path) as broker:
             assert TRANSACTION_VERSION not in finalized(broker)[1], "a restart does not raise it"
             assert (await update(broker, (TRANSACTION_VERSION, 2, UPGRADE))).error_code == ErrorCode.NONE

@@ -201,7 +201,7 @@ def test_zstd_topics_need_v10(tmp_path: Path, version: int, expected: ErrorCode)
     asyncio.run(main())
 
 
-def test_a_damaged_segment_is_told_and_the_rest_is_served(tmp_path: Path) -> None:
+def test_a_damaged_segment_is_reported_and_the_rest_is_served(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -231,7 +231,7 @@ def test_a_damaged_segment_is_told_and_the_rest_is_served(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_a_log_whose_epochs_and_producers_cannot_be_rebuilt_is_told(tmp_path: Path) -> None:
+def test_a_log_whose_epochs_and_producers_cannot_be_rebuilt_is_reported(tmp_path: Path) -> None:
     """They are read when they are first needed, which must not end the connection that needs them."""
 
     async def main() -> None:
@@ -440,7 +440,7 @@ def test_error_cuts_the_wait_short_but_a_missing_topic_does_not(tmp_path: Path) 
 
 
 def test_lost_connection_leaves_no_waiter(tmp_path: Path) -> None:
-    """Otherwise a client could fill the memory with fetches that wait for weeks."""
+    """Without the limit, a client could fill the memory with fetches that wait for weeks."""
 
     async def main() -> None:
         async with running(tmp_path) as broker:

@@ -109,7 +109,7 @@ def test_what_must_be_answered(read: Read) -> None:
     assert fetch(sessions, session_id, 1, {("a", 0): read})[2] == [("a", 0)]
 
 
-def test_partition_is_told_again_after_an_error() -> None:
+def test_partition_is_sent_again_after_an_error() -> None:
     sessions = make()
     session_id = create(sessions, ("a", 0))
     failed = Read(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
@@ -227,7 +227,7 @@ class Truth:
 
 @dataclass
 class Client:
-    """A reader as KIP-227 describes it: it keeps what it was told, and asks only for changes."""
+    """A reader as KIP-227 describes it: it stores what it has received, and requests only changes."""
 
     session_id: int = NO_SESSION_ID
     epoch: int = INITIAL_EPOCH
@@ -240,7 +240,7 @@ _KEYS = st.sampled_from([(topic, index) for topic in ("a", "b", "c") for index i
 
 
 class IncrementalEqualsFull(RuleBasedStateMachine):
-    """What a client reconstructs from incremental responses is what a full fetch would have told it."""
+    """What a client reconstructs from incremental responses equals the result of a full fetch."""
 
     def __init__(self) -> None:
         super().__init__()

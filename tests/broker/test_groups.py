@@ -207,7 +207,7 @@ def test_heartbeat(tmp_path: Path, version: int) -> None:
         assert await beat(broker, joined, version) is ErrorCode.NONE
         joined.generation_id += 1
         assert await beat(broker, joined, version) is ErrorCode.ILLEGAL_GENERATION
-        joined.member_id = "nobody"
+        joined.member_id = "missing"
         assert await beat(broker, joined, version) is ErrorCode.UNKNOWN_MEMBER_ID
 
     play(tmp_path, scene)
@@ -219,7 +219,7 @@ def test_leave_group(tmp_path: Path, version: int) -> None:
         joined = await stable_member(broker)
         members = [
             Message(member_id=joined.member_id, group_instance_id=None, reason="done"),
-            Message(member_id="nobody", group_instance_id=None, reason=None),
+            Message(member_id="missing", group_instance_id=None, reason=None),
         ]
         response = await broker.call(
             ApiKey.LEAVE_GROUP, version, group_id="g", member_id=joined.member_id, members=members
@@ -227,7 +227,7 @@ def test_leave_group(tmp_path: Path, version: int) -> None:
         assert response.error_code == ErrorCode.NONE
         if version >= 3:
             codes = [(member.member_id, member.error_code) for member in response.members]
-            assert codes == [(joined.member_id, ErrorCode.NONE), ("nobody", ErrorCode.UNKNOWN_MEMBER_ID)]
+            assert codes == [(joined.member_id, ErrorCode.NONE), ("missing", ErrorCode.UNKNOWN_MEMBER_ID)]
         else:
             again = await broker.call(ApiKey.LEAVE_GROUP, version, group_id="g", member_id=joined.member_id)
             assert again.error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -278,12 +278,12 @@ def test_offset_fetch(tmp_path: Path, version: int) -> None:
         assert (second.partition_index, second.committed_offset, second.metadata) == (0, 42, "note")
         if version >= 5:
             assert second.committed_leader_epoch == 3
-        (unknown,) = (await fetch("nobody", asked)).topics
+        (unknown,) = (await fetch("missing", asked)).topics
         assert [partition.committed_offset for partition in unknown.partitions] == [-1, -1]
         if version >= 2:
             (everything,) = (await fetch("g", None)).topics
             assert [partition.partition_index for partition in everything.partitions] == [0]
-            assert (await fetch("nobody", None)).topics == []
+            assert (await fetch("missing", None)).topics == []
         if version >= 10:
             assert topic.topic_id == topic_id
             (missing,) = (await fetch("g", [Message(topic_id=UUID(int=5), partition_indexes=[0])])).topics
@@ -310,7 +310,7 @@ def test_describe_groups(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
         joined = await stable_member(broker)
         response = await broker.call(
-            ApiKey.DESCRIBE_GROUPS, version, groups=["g", "nobody"], include_authorized_operations=True
+            ApiKey.DESCRIBE_GROUPS, version, groups=["g", "missing"], include_authorized_operations=True
         )
         group, missing = response.groups
         assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
@@ -320,7 +320,7 @@ def test_describe_groups(tmp_path: Path, version: int) -> None:
         assert (missing.group_state, missing.members) == ("Dead", [])
         assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)
         if version >= 6:
-            assert missing.error_message == "Group nobody not found."
+            assert missing.error_message == "Group missing not found."
         if version >= 3:
             assert group.authorized_operations > 0
 
@@ -347,7 +347,7 @@ def test_list_groups(tmp_path: Path, version: int) -> None:
         assert await listed([], []) == {consumer[:size], simple[:size]}
         if version >= 4:
             assert await listed(["stable", "Dead"], []) == {consumer[:size]}
-            assert await listed(["nonsense"], []) == set()
+            assert await listed(["invalid"], []) == set()
         if version >= 5:
             assert await listed([], ["Classic"]) == {consumer, simple}
             assert await listed([], ["consumer"]) == set()
@@ -361,13 +361,13 @@ def test_delete_groups(tmp_path: Path, version: int) -> None:
         await broker.create_topic("t")
         await stable_member(broker)
         await commit(broker, group_id="simple")
-        names = ["g", "simple", "nobody", "simple"]
+        names = ["g", "simple", "missing", "simple"]
         response = await broker.call(ApiKey.DELETE_GROUPS, version, groups_names=names)
         codes = {result.group_id: ErrorCode(result.error_code) for result in response.results}
         assert codes == {
             "g": ErrorCode.NON_EMPTY_GROUP,
             "simple": ErrorCode.NONE,
-            "nobody": ErrorCode.GROUP_ID_NOT_FOUND,
+            "missing": ErrorCode.GROUP_ID_NOT_FOUND,
         }
         assert await committed(broker, "simple") == -1
 
@@ -384,7 +384,7 @@ def test_offset_delete(tmp_path: Path) -> None:
         codes = [topic.partitions[0].error_code for topic in response.topics]
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert await committed(broker) == -1
-        response = await broker.call(ApiKey.OFFSET_DELETE, 0, group_id="nobody", topics=topics)
+        response = await broker.call(ApiKey.OFFSET_DELETE, 0, group_id="missing", topics=topics)
         assert (response.error_code, response.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
     play(tmp_path, scene)
@@ -417,9 +417,9 @@ def test_two_members_wait_for_each_other(tmp_path: Path) -> None:
 
 def test_an_empty_group_id_is_refused(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
-        nobody = Message(member_id="", generation_id=-1)
+        no_member = Message(member_id="", generation_id=-1)
         assert (await join(broker, group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
-        assert (await sync(broker, nobody, group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
+        assert (await sync(broker, no_member, group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
         response = await broker.call(ApiKey.LEAVE_GROUP, 5, group_id="", members=[])
         assert response.error_code == ErrorCode.INVALID_GROUP_ID
         response = await broker.call(ApiKey.OFFSET_DELETE, 0, group_id="", topics=[])

@@ -86,7 +86,7 @@ async def begin_with_group(broker: Broker, version: int) -> Producer:
 
 
 async def fetch(broker: Broker, version: int = 9, *, require_stable: bool = True) -> int | ErrorCode:
-    """The committed offset, or why there is none to be told."""
+    """Return the committed offset, or the error code."""
     topics = [Message(name="orders", topic_id=broker.services.image.topics["orders"].topic_id, partition_indexes=[0])]
     group = {"group_id": "g", "topics": topics}
     fields = group if version < 8 else {"groups": [Message(**group, member_id=None, member_epoch=-1)]}
@@ -259,7 +259,7 @@ def test_a_commit_waits_for_the_transactions_coordinator(tmp_path: Path, version
     async def scene(broker: Broker) -> None:
         producer, other = await begin_with_group(broker, 4), await begin(broker, "other")
         coordinator = SlowCoordinator(broker)
-        # Behind something that is not committed yet, everybody waits.
+        # All requests wait for the records before them that are not committed yet.
         earlier = asyncio.ensure_future(add(broker, other))
         await settle()
         asked = producer._replace(epoch=-1 if is_fenced else producer.epoch)

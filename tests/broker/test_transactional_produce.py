@@ -253,7 +253,7 @@ def test_a_plain_batch_with_a_transactional_id(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_duplicate_asks_nobody(tmp_path: Path) -> None:
+def test_a_duplicate_is_not_verified(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         data = producer.batch(b"a")
@@ -335,7 +335,7 @@ def test_appends_wait_for_the_coordinator(tmp_path: Path, version: int) -> None:
 def test_later_requests_of_the_producer_go_behind(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer, other = await begin(broker), await begin(broker, "u")
-        # The transaction is open on partition 1, so that nobody has to be asked about it.
+        # The transaction is open on partition 1, which therefore needs no verification.
         produce(broker, producer, (1, producer.batch(b"0")))
         produce(broker, other, (1, other.batch(b"0")))
         coordinator = SlowCoordinator(broker)

@@ -246,7 +246,7 @@ FENCED_VERSIONS = [
 
 
 @pytest.mark.parametrize(("api_key", "version"), FENCED_VERSIONS, ids=lambda value: getattr(value, "name", f"v{value}"))
-def test_a_fenced_producer_is_told_in_the_words_of_its_version(tmp_path: Path, api_key: ApiKey, version: int) -> None:
+def test_a_fenced_producer_gets_the_error_code_of_its_version(tmp_path: Path, api_key: ApiKey, version: int) -> None:
     async def scene(broker: Broker) -> None:
         fenced = await begin(broker)
         current = await begin(broker)

@@ -46,7 +46,7 @@ async def _respond_to_all_later(
     return convert([await answer for answer in answers])
 
 
-def known_to(version: int, code: ErrorCode, *, fenced_since: int) -> ErrorCode:
+def code_known_to(version: int, code: ErrorCode, *, fenced_since: int) -> ErrorCode:
     """Return `code`, or INVALID_PRODUCER_EPOCH, which has the same effect, if the version has no PRODUCER_FENCED."""
     is_unknown = code is ErrorCode.PRODUCER_FENCED and version < fenced_since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else code

@@ -70,14 +70,14 @@ FrameHandler: TypeAlias = Callable[[RequestContext, memoryview, int], HandlerRes
 
 
 class ListenerType(Enum):
-    """Where an API is served."""
+    """A kind of listener that serves an API."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
 
 
 class Quota(Enum):
-    """What limits the requests of an API. All but those without a quota have `throttle_time_ms` in their response."""
+    """The quota that limits an API's requests. Responses have `throttle_time_ms` unless it is NONE."""
 
     NONE = "none"
     REQUEST = "request"
@@ -93,7 +93,7 @@ class Permission(NamedTuple):
 
 @value_class(kw_only=True)
 class Api:
-    """A row of the table. Exactly one of `handle` and `handle_frame` is there."""
+    """A row of the table. Exactly one of `handle` and `handle_frame` is set."""
 
     key: ApiKey
     handle: Handler | None = None
@@ -103,10 +103,10 @@ class Api:
     listeners: tuple[ListenerType, ...] = (ListenerType.BROKER,)
     # Whether a broker passes the request on to the active controller.
     is_forwarded: bool = False
-    # Those that Kafka looks at for this API, not all of which a request needs.
+    # The permissions that Kafka checks for this API; a request does not need all of them.
     permissions: tuple[Permission, ...] = ()
     quota: Quota = Quota.REQUEST
-    # The `request` of Kafka's metrics, besides the API's name, that some of its requests are counted under.
+    # Names, in addition to the API's own, under which Kafka's metrics count some of its requests.
     more_metric_names: tuple[str, ...] = ()
 
     @property
@@ -116,12 +116,12 @@ class Api:
 
     @property
     def versions(self) -> range:
-        """Those that the handler takes."""
+        """The versions that the handler accepts."""
         return range(DEFINED[self.key].minimum, DEFINED[self.key].maximum + 1)
 
     @property
     def advertised(self) -> VersionRange:
-        """Those in ApiVersions: of Produce there are older ones, which are refused."""
+        """The versions in ApiVersions. Those of Produce include older ones, which are rejected."""
         return SERVED[self.key]
 
     @property
@@ -133,6 +133,7 @@ class Api:
         return self.quota is not Quota.NONE
 
     def split_of(self, version: int) -> Split | None:
+        """Return how a request of this version is cut into pieces; None if it is handled as a whole."""
         since = max((first for first in self.splits if first <= version), default=None)
         return None if since is None else self.splits[since]
 

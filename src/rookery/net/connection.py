@@ -1,10 +1,10 @@
 """One client's connection: passes frames to the handler, and sends replies back in order.
 
-Theory of operation. A read fills the `FrameBuffer`; a turn then takes frames from it one by one and calls the handler
-(stage 1: in order, synchronous). The handler returns a reply, or None if the protocol has no reply, or an awaitable
-(stage 2), which may finish in any order while later requests go through stage 1. The `Sender` writes replies in the
-order of the requests, when the `Outbox` calls. A small request whose handler returns a reply is one `recv`, one call
-and one `write`: no task, no future, no timer.
+Theory of operation. A read fills the `FrameBuffer`; a turn (`_take_turn`) then takes frames from it one by one and
+calls the handler (stage 1: in order, synchronous). The handler returns a reply, or None if the protocol has no reply,
+or an awaitable (stage 2), which may finish in any order while later requests go through stage 1. The `Sender` writes
+replies in the order of the requests, when the `Outbox` calls. A small request whose handler returns a reply is one
+`recv`, one call and one `write`: no task, no future, no timer.
 
 A large request runs its stage 1 in slices (`Held`): the connection handles no further request until its result is done.
 
@@ -128,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(peer, tuple):
             self.info.peer_host, self.info.peer_port = peer[0], peer[1]
         if self._on_made is not None and (reason := self._on_made(self)):
+            # The listener has not counted this connection: `on_lost` would decrement its count.
             self._on_lost = None
             self._fail(reason)
             return
@@ -137,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         if self._is_partial:
             self._update_partial(0)
-        # A connection is part of reference cycles, which are collected much later.
+        # Release the buffer here: the connection is part of reference cycles, which are collected much later.
         self._frames.release()
         self._sender.close()
         if self._on_lost is not None:
@@ -205,6 +206,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._held:
                 return True
             if sender.unfinished >= self._unfinished_max:
+                # Replies that are ready wait for the outbox and count as unfinished. Sending them now may be enough.
                 self._flush()
                 if sender.unfinished >= self._unfinished_max:
                     return True
@@ -278,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         self._schedule_turn()
 
     def _schedule_turn(self) -> None:
+        """Schedule a turn, unless the connection must first finish requests."""
         if not self._turn_scheduled and not self._held and self._sender.unfinished < self._unfinished_max:
             self._turn_scheduled = True
             self._loop.call_soon(self._take_scheduled_turn)
@@ -297,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _is_finished(self) -> bool:
+        """Return whether the peer sends no more requests and all replies were sent."""
         return self._peer_finished and not self._stalled and not self._sender.unfinished
 
     def _fail(self, reason: str) -> None:
@@ -322,6 +326,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
+        """Close the connection immediately; replies that the peer has not received are lost."""
         self._closing = True
         self._transport.abort()
 

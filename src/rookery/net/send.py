@@ -49,7 +49,9 @@ class Sender:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop
         self._transport: asyncio.Transport
+        # The transport's own socket; None with TLS or a simulated network.
         self._plain_socket: socket.socket | None = None
+        # Its duplicate, made for the first reply with large slices.
         self._socket: socket.socket | None = None
         self._watching = False
         self.bytes_sent = 0
@@ -97,6 +99,7 @@ class Sender:
             head = self._queue[0]
             reply = head if isinstance(head, list) else self._result(head)
             if reply is None:
+                # Not done: later replies wait, too, because a client matches responses to requests by their order.
                 break
             buffers = reply if FileSlice not in map(type, reply) else _read_if_small(reply)
             if buffers is None:
@@ -125,6 +128,7 @@ class Sender:
             self._transport.write(data)
 
     def _start_parts(self, reply: Reply) -> bool:
+        """Begin to send the first reply of the queue, which has large slices; return whether it is complete."""
         for part in reply:
             if isinstance(part, FileSlice):
                 if part.size:
@@ -157,6 +161,7 @@ class Sender:
         return done
 
     def _send_to_socket(self, peer: socket.socket) -> bool:
+        """Send parts with system calls until the socket is full; return whether all were sent."""
         budget = _TURN_SIZE_MAX
         try:
             while self._parts and budget > 0:
@@ -187,6 +192,7 @@ class Sender:
         return sent
 
     def _advance(self, part: Buffer | FileSlice, sent: int) -> None:
+        """Remove the first `sent` bytes of the first part."""
         if isinstance(part, FileSlice):
             rest: Buffer | FileSlice = FileSlice(part.file, part.position + sent, part.size - sent)
             remaining = part.size - sent
@@ -199,6 +205,7 @@ class Sender:
             self._parts.popleft()
 
     def _send_to_transport(self) -> bool:
+        """Write parts to the transport until it is full; return whether all were written."""
         budget = _TURN_SIZE_MAX
         while self._parts:
             part = self._parts[0]
@@ -207,6 +214,7 @@ class Sender:
             budget -= len(data)
             self.bytes_sent += len(data)
             self._transport.write(data)
+            # `write` calls `pause` if the peer does not keep up.
             if self._waiting and self._parts:
                 return False
             if budget <= 0 and self._parts:

@@ -1,7 +1,7 @@
-"""What goes into the quorum's core and what comes out: requests, responses, events and effects, as plain values.
+"""The input and output of the quorum's core: requests, responses, events and effects, as plain values.
 
-The shell translates Kafka's messages to these and back. `Effects` are carried out in their order, and one step's
-effects are finished before the next event goes in.
+The shell converts Kafka's messages to these and back. It carries out effects in order, and finishes those of one step
+before it passes the next event.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ RequestId: TypeAlias = int
 
 
 class VoteRequest(NamedTuple):
-    """`voter` is the replica that is asked; `last` the end of the candidate's log. A pre-vote changes nothing."""
+    """`voter` is the receiver; `last` the end of the candidate's log. A pre-vote changes no state of the voter."""
 
     epoch: LeaderEpoch
     candidate: ReplicaKey
@@ -37,7 +37,7 @@ class BeginEpochRequest(NamedTuple):
 
 
 class EndEpochRequest(NamedTuple):
-    """The leader resigns; the replicas that should succeed it, the best first."""
+    """The leader resigns. `successors` are the voters that should succeed it, the best first."""
 
     epoch: LeaderEpoch
     leader_id: NodeId
@@ -57,7 +57,7 @@ class FetchRequest(NamedTuple):
 Request: TypeAlias = VoteRequest | BeginEpochRequest | EndEpochRequest | FetchRequest
 
 
-# Responses. Every one names the leader that the responding replica knows (None: it knows none) and its epoch.
+# Responses. Each has the epoch of the responding replica, and the leader that it knows in this epoch, or None.
 
 
 class VoteResponse(NamedTuple):
@@ -68,7 +68,7 @@ class VoteResponse(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """To BeginEpochRequest and EndEpochRequest."""
+    """The response to BeginEpochRequest and EndEpochRequest."""
 
     error: ErrorCode
     epoch: LeaderEpoch
@@ -76,7 +76,7 @@ class EpochResponse(NamedTuple):
 
 
 class FetchedBatch(NamedTuple):
-    """A batch of the log as the core sees it; `voters` if it has a new set of them."""
+    """A batch of the log as the core sees it. `voters` is the new voter set if the batch has one."""
 
     epoch: LeaderEpoch
     base_offset: Offset
@@ -85,7 +85,9 @@ class FetchedBatch(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """One of `batches`, `diverging` and `snapshot` at most. The core leaves `batches` empty: the shell reads them."""
+    """At most one of `batches`, `diverging` and `snapshot` is set. The core leaves `batches` empty: the shell reads
+    them.
+    """
 
     error: ErrorCode
     epoch: LeaderEpoch
@@ -140,7 +142,7 @@ class Synced(NamedTuple):
 
 
 class SnapshotProgress(NamedTuple):
-    """A piece of the snapshot arrived: the leader lives."""
+    """A piece of the snapshot arrived, so that the leader is alive."""
 
 
 class SnapshotEnded(NamedTuple):
@@ -151,7 +153,7 @@ class SnapshotEnded(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """Give up leadership, because the node stops."""
+    """Resign as the leader, because the node stops."""
 
 
 Event: TypeAlias = Tick | Received | Answered | Failed | Propose | Synced | SnapshotProgress | SnapshotEnded | Resign
@@ -161,13 +163,13 @@ Event: TypeAlias = Tick | Received | Answered | Failed | Propose | Synced | Snap
 
 
 class Save(NamedTuple):
-    """Make the state durable before any later effect: a vote that is answered and then forgotten elects two leaders."""
+    """Sync the state before any later effect. A vote that is sent and lost in a crash could elect two leaders."""
 
     state: ElectionState
 
 
 class Truncate(NamedTuple):
-    """Cut the log at `end_offset`."""
+    """Truncate the log to `end_offset`."""
 
     end_offset: Offset
 
@@ -213,7 +215,7 @@ class Respond(NamedTuple):
 
 
 class SendRecords(NamedTuple):
-    """Answer a fetch with what the log has from `offset` on."""
+    """Respond to a fetch with the batches of the log from `offset` on."""
 
     request_id: RequestId
     response: FetchResponse

@@ -23,13 +23,13 @@ class Valid(NamedTuple):
 
 
 class Diverging(NamedTuple):
-    """They do not: the largest epoch up to the one that was asked for ended at `end`."""
+    """The logs differ. `end` is the end of the largest epoch of this log up to the requested one."""
 
     end: LogPosition
 
 
 class SnapshotNeeded(NamedTuple):
-    """The log no longer has the offset, or the reader has nothing yet: it begins with this snapshot."""
+    """The log no longer has the offset, or the reader's log is empty: it must start from this snapshot."""
 
     snapshot: LogPosition
 
@@ -50,7 +50,7 @@ class LogView:
         self.start = start
         self.snapshot = snapshot
         self.end_offset = end_offset
-        # What is in the log when a node starts was read from the disk.
+        # All records of the log were read from the disk at start.
         self.synced_offset = end_offset
 
     @property
@@ -62,7 +62,7 @@ class LogView:
         return LogPosition(self.last_epoch, self.end_offset)
 
     def append(self, epoch: LeaderEpoch, count: int) -> Offset:
-        """Note that `count` records of `epoch` were appended; the offset of the first."""
+        """Note that `count` records of `epoch` were appended; return the offset of the first."""
         base_offset = self.end_offset
         self._epochs.assign(epoch, base_offset)
         self.end_offset += count
@@ -85,7 +85,7 @@ class LogView:
         self.end_offset = self.synced_offset = snapshot.offset
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> LogPosition:
-        """The largest epoch up to `epoch`, and where it ended."""
+        """Return the largest epoch up to `epoch`, and its end offset."""
         if epoch >= self._epochs.latest:
             return self.end
         earliest = self._epochs.earliest

@@ -1,4 +1,4 @@
-"""What a leader knows of the replicas that fetch from it: how far they are, and when they were heard of. Pure."""
+"""The state of the replicas that fetch from a leader: their end offsets, and the times of their fetches. Pure."""
 
 from collections.abc import Iterable
 from math import inf
@@ -7,13 +7,13 @@ from rookery.base.types import Offset
 from rookery.base.values import value_class
 from rookery.quorum.voters import ReplicaKey, VoterSet
 
-# Observers that were not heard of for this long are forgotten.
+# Observers that have not fetched for this long are no longer listed.
 _OBSERVER_EXPIRY_MS = 300_000
 
 
 @value_class
 class ReplicaProgress:
-    """`end_offset` is synced if the replica is a voter. Times are None if it never happened."""
+    """`end_offset` is synced if the replica is a voter. A time is None if the event never happened."""
 
     end_offset: Offset
     last_fetch_ms: float | None = None
@@ -41,22 +41,22 @@ class Progress:
         self._replicas[key] = ReplicaProgress(offset, now_ms, caught_up_ms)
 
     def heard(self, key: ReplicaKey, *, now_ms: float) -> None:
-        """Note a fetch that has nothing to do with its position: the replica needs a snapshot."""
+        """Note a fetch whose position does not count, because the replica needs a snapshot."""
         before = self._replicas.get(key)
         self._replicas[key] = ReplicaProgress(before.end_offset if before else -1, now_ms)
 
     def majority_offset(self, voters: VoterSet, me: ReplicaKey, my_offset: Offset) -> Offset:
-        """The offset that a majority of the voters has reached; this node counts only if it is a voter."""
+        """Return the offset that a majority of the voters has reached; this node counts only if it is a voter."""
         offsets = sorted((self._offset_of(key, me, my_offset) for key in voters.keys), reverse=True)
         return offsets[voters.majority - 1]
 
     def majority_heard_ms(self, voters: VoterSet, me: ReplicaKey) -> float:
-        """Since when a majority of the voters, this node included, has not been silent."""
+        """Return the latest time since which a majority of the voters, this node included, has fetched."""
         times = sorted((self._heard_ms(key, me) for key in voters.keys), reverse=True)
         return times[voters.majority - 1]
 
     def successors(self, voters: VoterSet, me: ReplicaKey) -> tuple[ReplicaKey, ...]:
-        """The other voters, the one with the longest log first."""
+        """Return the other voters, the one with the longest log first."""
         others = [key for key in voters.keys if key.node_id != me.node_id]
         return tuple(sorted(others, key=lambda key: -self._offset_of(key, me, 0)))
 

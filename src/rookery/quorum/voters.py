@@ -1,11 +1,11 @@
-"""The voters of a quorum: which nodes count for a majority, and where they are reached. Pure.
+"""The voters of a quorum, which count for a majority, and their endpoints. Pure.
 
-A voter is identified by its node id and the id of its log directory (`ReplicaKey`): a node whose disk was lost comes
-back with another directory id, and must not vote with a memory that it no longer has.
+A voter is identified by its node id and the id of its log directory (`ReplicaKey`). A node whose disk was lost returns
+with another directory id: it has lost its votes and its log, and must not count as the voter that had them.
 
 The set in force is the newest one in the log, whether it is committed or not: with the committed one, a leader and a
 candidate could each have a majority of different sets. `VoterHistory` keeps the sets by offset, so that truncating the
-log also takes a set back.
+log also removes the sets in it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID = NO_DIRECTORY
 
     def matches(self, other: "ReplicaKey") -> bool:
-        """Whether both may be the same replica: a directory that is not known matches all."""
+        """Return whether both may be the same replica: an unknown directory matches all."""
         known = NO_DIRECTORY not in (self.directory_id, other.directory_id)
         return self.node_id == other.node_id and (not known or self.directory_id == other.directory_id)
 
@@ -68,7 +68,7 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many voters a majority takes."""
+        """The number of voters in a majority."""
         return len(self._voters) // 2 + 1
 
     def others(self, me: ReplicaKey) -> list[Voter]:
@@ -98,7 +98,7 @@ class VoterHistory:
         self._sets.append((offset, voters))
 
     def truncate(self, end_offset: Offset) -> None:
-        """Take back the sets from `end_offset` on."""
+        """Remove the sets from `end_offset` on."""
         while len(self._sets) > 1 and self._sets[-1][0] >= end_offset:
             self._sets.pop()
 

@@ -1,4 +1,4 @@
-"""Whether a replica grants a vote, and how a ballot ended. Pure."""
+"""Decides whether a replica grants a vote, and whether an election is won or lost. Pure."""
 
 from rookery.base.errors import ErrorCode
 from rookery.quorum.election_state import ElectionState
@@ -9,20 +9,24 @@ from rookery.quorum.voters import VoterSet
 
 
 def vote_problem(request: VoteRequest) -> ErrorCode | None:
-    """A candidate has begun an epoch that its log does not have yet; a pre-vote is about the epoch before that."""
+    """Return INVALID_REQUEST if the candidate's log has records of an impossible epoch, else None.
+
+    A candidate has begun an epoch of which its log has no records; a pre-vote is requested in the epoch before that.
+    """
     last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
     return None if 0 <= request.last.epoch <= last_epoch_max else ErrorCode.INVALID_REQUEST
 
 
 def grants(role: Role, state: ElectionState, end: LogPosition, request: VoteRequest) -> bool:
-    """Whether a replica in `role`, with a log up to `end`, votes for the candidate. The epochs are the same."""
-    # A leader with a shorter log would truncate what a majority, this replica in it, has declared committed.
+    """Return whether a replica in `role`, with a log up to `end`, votes for the candidate. The epochs are the same."""
+    # A leader with a shorter log would truncate records that a majority, including this replica, has acknowledged.
     is_up_to_date = request.last >= end
     if isinstance(role, Leader):
         return False
     if request.pre_vote:
-        # A follower that hears its leader stops a replica with a bad link from deposing it again and again. One that
-        # has not fetched yet must grant: otherwise two replicas that each believe in the other would wait for ever.
+        # A follower that has fetched refuses: otherwise a replica with a bad link would depose a live leader again and
+        # again. One that has not fetched yet must grant: otherwise two replicas that each have the other as leader
+        # would wait for ever.
         return is_up_to_date and not (isinstance(role, Follower) and role.has_fetched)
     if isinstance(role, Follower | Candidate | Resigned) or state.leader_id is not None:
         return False
@@ -36,7 +40,7 @@ def has_won(ballot: Ballot, voters: VoterSet) -> bool:
 
 
 def has_lost(ballot: Ballot, voters: VoterSet) -> bool:
-    """Whether those that have not answered cannot make a majority any more."""
+    """Return whether too many voters have refused for a majority."""
     return len(voters) - _count(ballot.refused, voters) < voters.majority
 
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from rookery.broker.answers import known_to, respond
+from rookery.broker.answers import code_known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import InitRequest, InitResult
 from rookery.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
@@ -64,7 +64,7 @@ def _refuse_two_phase_commit(context: RequestContext, request: InitProducerIdReq
 def _respond(version: int, result: InitResult | ErrorCode) -> InitProducerIdResponse:
     if isinstance(result, ErrorCode):
         return _answer(result)
-    code = known_to(version, result.error_code, fenced_since=_FENCED_SINCE)
+    code = code_known_to(version, result.error_code, fenced_since=_FENCED_SINCE)
     return _answer(code, result.producer_id, result.producer_epoch)
 
 

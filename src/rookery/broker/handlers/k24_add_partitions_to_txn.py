@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from rookery.broker.answers import known_to, respond_to_all
+from rookery.broker.answers import code_known_to, respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.coordinators.runtime import ResponseFuture
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
@@ -127,8 +127,9 @@ def _results(
     codes: Mapping[tuple[str, int], ErrorCode] = {} if isinstance(outcome, ErrorCode) else dict(outcome)
     for_all = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
 
-    told = {
-        code: known_to(context.api_version, code, fenced_since=_FENCED_SINCE) for code in {*codes.values(), for_all}
+    sent_codes = {
+        code: code_known_to(context.api_version, code, fenced_since=_FENCED_SINCE)
+        for code in {*codes.values(), for_all}
     }
     return [
         AddPartitionsToTxnTopicResult(
@@ -136,7 +137,7 @@ def _results(
             results_by_partition=[
                 # A plain tuple equals a TopicPartition and costs half as much: there may be many partitions.
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=told[codes.get((topic.name, index), for_all)]
+                    partition_index=index, partition_error_code=sent_codes[codes.get((topic.name, index), for_all)]
                 )
                 for index in topic.partitions
             ],

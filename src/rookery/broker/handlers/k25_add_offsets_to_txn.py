@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker import internal_topics
-from rookery.broker.answers import known_to, respond
+from rookery.broker.answers import code_known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.runtime import ResponseFuture
 from rookery.coordinators.txn.results import AddRequest
@@ -53,4 +53,4 @@ def _add(
 
 
 def _respond(version: int, code: ErrorCode) -> AddOffsetsToTxnResponse:
-    return AddOffsetsToTxnResponse(error_code=known_to(version, code, fenced_since=_FENCED_SINCE))
+    return AddOffsetsToTxnResponse(error_code=code_known_to(version, code, fenced_since=_FENCED_SINCE))

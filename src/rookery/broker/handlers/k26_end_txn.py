@@ -12,7 +12,7 @@ id and epoch of the next one, and a transaction that the coordinator does not kn
 from collections.abc import Awaitable
 
 from rookery.base.errors import ErrorCode
-from rookery.broker.answers import known_to, respond
+from rookery.broker.answers import code_known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import EndRequest, EndResult
 from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_BUMP
@@ -40,7 +40,7 @@ def _respond(version: int, result: EndResult | ErrorCode) -> EndTxnResponse:
     if isinstance(result, ErrorCode):
         result = EndResult(result)
     return EndTxnResponse(
-        error_code=known_to(version, result.error_code, fenced_since=_FENCED_SINCE),
+        error_code=code_known_to(version, result.error_code, fenced_since=_FENCED_SINCE),
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )

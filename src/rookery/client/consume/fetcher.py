@@ -95,7 +95,8 @@ class Fetcher:
         self._brokers: dict[NodeId, BrokerState] = {}
         # In the order of arrival, in which polls take them.
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
-        # The generations of the partitions that a peek found empty.
+        # The partitions that a peek found empty, with their generation at that time. A seek or a new assignment begins
+        # a new generation (`Subscription`), and data that was requested in an earlier one is dropped.
         self._peeked: dict[TopicPartition, int] = {}
         self._attempts: dict[TopicPartition, int] = {}
         self._creation: asyncio.Task[None] | None = None

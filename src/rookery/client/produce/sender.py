@@ -421,6 +421,7 @@ class Sender:
             header, payload = open_batch(b"".join(batch.parts(self._settings.compression_codec, transactional=False)))
             batch.unpack(unpack_records(header, payload))
         if batch.group is not None:
+            # The group counts its batches: with two halves it has one more, and would be done before the second half.
             batch.group.expect()
         self._accumulator.split(batch)
         self._metrics.batch_split()
@@ -438,7 +439,7 @@ class Sender:
             self._cluster.mark_stale(batch.partition.topic)
         batch.last_error = error
         pause_s = 0.0 if has_new_leader else self._cluster.backoff_s(batch.attempts)
-        retry = self._retry_of(batch, error, pause_s=pause_s, was_sent=was_sent)
+        retry = self._find_retry(batch, error, pause_s=pause_s, was_sent=was_sent)
         if retry is None:
             if batch.may_be_written and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 error = ApiError(error.code, f"{error.message}: an earlier attempt may have been written")
@@ -447,7 +448,7 @@ class Sender:
             self._metrics.retries(batch.partition.topic, batch.record_count)
             retry()
 
-    def _retry_of(
+    def _find_retry(
         self, batch: RecordBatch, error: ApiError, *, pause_s: float, was_sent: bool
     ) -> Callable[[], None] | None:
         """Return the function that queues the batch again; None if it fails."""
@@ -506,7 +507,7 @@ class Sender:
             self.drop_waiting(self._transactions.error or reported, with_numbers=True)
 
     def drop_waiting(self, error: ApiError, *, with_numbers: bool) -> None:
-        """Fail the batches that are not on the wire."""
+        """Fail the batches that are not in flight; those with sequence numbers only if `with_numbers` is set."""
         for batch in self._accumulator.drop_waiting(with_numbers=with_numbers):
             self._metrics.errors(batch.partition.topic, batch.record_count)
             self._receipts.fail(batch, error)
