@@ -1,8 +1,10 @@
 """The runtime with a shard of keys and values, on the logs of a real broker's services."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,10 @@ def park(coordinator: Coordinator[KeyValueShard], token: int, *completions: Comp
 
 
 def coordinator_of(
-    broker: Broker, load_bytes: int = 500, on_committed: Callable[[Any, int], None] | None = None
+    broker: Broker,
+    load_bytes: int = 500,
+    on_committed: Callable[[Any, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> Coordinator[KeyValueShard]:
     services = broker.services
     return Coordinator(
@@ -88,6 +93,7 @@ def coordinator_of(
         commit_timeout_ms=60_000,
         load_bytes=load_bytes,
         on_committed=on_committed,
+        executor=executor,
     )
 
 
@@ -325,6 +331,52 @@ def test_the_event_loop_runs_other_tasks_while_a_log_is_loaded(tmp_path: Path, m
     play(tmp_path, scene, partitions=1)
     assert len(iterations) == 3000
     assert max(Counter(iterations).values()) <= 1000
+
+
+class CountingExecutor(ThreadPoolExecutor):
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.calls = 0
+
+    def submit(self, *args: Any, **kwargs: Any) -> "Future[Any]":
+        self.calls += 1
+        return super().submit(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("records", "load_bytes", "reads"), [(1, 5_000_000, 1), (3000, 5_000_000, 1), (3000, 50_000, 5)]
+)
+def test_the_event_loop_reads_no_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, load_bytes: int, reads: int
+) -> None:
+    """The executor reads them, with one call per `load_bytes`; the event loop looks up where the batches are."""
+    sizes: dict[bool, list[int]] = {True: [], False: []}
+    original = OsFile.read_at
+
+    def read_at(file: OsFile, position: int, size: int) -> bytes:
+        sizes[threading.current_thread() is threading.main_thread()].append(size)
+        return original(file, position, size)
+
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        for number in range(records):
+            coordinator.write("k", put(f"{number:04}".encode(), b"x"))
+        log_size = broker.replica(TOPIC).log.size_bytes
+        with CountingExecutor() as executor, monkeypatch.context() as patch:
+            patch.setattr(OsFile, "read_at", read_at)
+            after = coordinator_of(broker, load_bytes, executor=executor)
+            after.apply(broker.services.image)
+            await after.wait_until_loaded()
+            assert executor.calls == reads
+        # The last batch of a read may be cut off, and is read again.
+        assert log_size <= sum(sizes[False]) <= log_size + reads * 100
+        # A few headers per read, to find the position of its first batch.
+        assert sum(sizes[True]) <= reads * 8192
+        state = after.read("k", lambda shard: shard.state).result()
+        assert not isinstance(state, ErrorCode)
+        assert len(state) == records
+        await after.close()
+
+    play(tmp_path, scene, partitions=1)
 
 
 def test_a_disk_that_fails_while_a_log_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

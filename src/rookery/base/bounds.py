@@ -43,12 +43,6 @@ PARTITIONS_PER_SLICE: Final = _slice(
 COORDINATOR_RECORDS_PER_SLICE: Final = _slice(
     "records that a loading coordinator replays per slice", 1000, "records", "about 10 ms"
 )
-COORDINATOR_READ_BYTES_PER_SLICE: Final = _slice(
-    "bytes that a loading coordinator reads on the event loop",
-    65_536,
-    "bytes",
-    "larger reads go to a worker thread: a disk may be slow, and one read of a partition is 5 MB",
-)
 NAMES_PER_SLICE: Final = _slice(
     "topic names matched with a pattern per slice; fewer, down to a hundredth, for larger patterns",
     2000,

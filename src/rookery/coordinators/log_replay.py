@@ -1,12 +1,17 @@
-"""Replays a partition's log into a shard, in slices between which the event loop serves other requests."""
+"""Replays a partition's log into a shard, in slices between which the event loop serves other requests.
+
+The log is read in worker threads: a read may be 5 MB, and any read may have to wait for the disk. Only the positions of
+the batches are looked up on the event loop, where the log's state lives.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from typing import Any, Protocol
 
 import structlog
 
-from rookery.base.bounds import COORDINATOR_READ_BYTES_PER_SLICE, COORDINATOR_RECORDS_PER_SLICE
+from rookery.base.bounds import COORDINATOR_RECORDS_PER_SLICE
 from rookery.base.errors import CorruptionError, ErrorCode, InvalidBatchError
 from rookery.base.files import FileSlice
 from rookery.base.slices import Slices
@@ -29,16 +34,18 @@ class Replayable(Protocol):
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
 
 
-async def load(shard: Replayable, replica: Replica, max_bytes: int, slices: Slices) -> Offset:
+async def load(
+    shard: Replayable, replica: Replica, max_bytes: int, slices: Slices, *, executor: Executor | None = None
+) -> Offset:
     """Replay all records; return the offset after the last one. Raises CorruptionError if one cannot be read.
 
-    `max_bytes` is the size of a read.
+    `max_bytes` is the size of a read, which `executor` does; None is the event loop's own executor.
     """
     offset = replica.log.start_offset
     replayed = 0
     while offset < replica.log.end_offset:
         start_offset = offset
-        for header, batch in _whole_batches(await _read(replica, offset, max_bytes)):
+        for header, batch in _whole_batches(await _read(replica, offset, max_bytes, executor)):
             offset = header.last_offset + 1
             if header.is_control:
                 _end_transaction(shard, header, batch)
@@ -77,14 +84,12 @@ def _end_transaction(shard: Replayable, header: BatchHeader, batch: Buffer) -> N
         shard.end_transaction(header.producer_id, committed=marker.committed)
 
 
-async def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
-    """Read the next batches from `offset` on; the last may be cut off. Large reads are done in a worker thread."""
+async def _read(replica: Replica, offset: Offset, max_bytes: int, executor: Executor | None) -> bytes:
+    """Read the next batches from `offset` on; the last may be cut off."""
     found = replica.log.read(offset, max_bytes)
     if found.error_code is not ErrorCode.NONE:
         raise CorruptionError(f"the log does not have offset {offset}")
-    if found.size_bytes <= COORDINATOR_READ_BYTES_PER_SLICE:
-        return _read_slices(found.slices)
-    return await asyncio.get_running_loop().run_in_executor(None, _read_slices, found.slices)
+    return await asyncio.get_running_loop().run_in_executor(executor, _read_slices, found.slices)
 
 
 def _read_slices(slices: Sequence[FileSlice]) -> bytes:

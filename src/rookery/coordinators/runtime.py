@@ -22,6 +22,7 @@ Invariant: a shard's state is that of the log up to `end_offset`, all of it read
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from itertools import count
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -147,8 +148,12 @@ class Coordinator(Generic[ShardT]):
         load_bytes: int,
         codec: Codec = Codec.NONE,
         on_committed: Callable[[Any, LeaderEpoch], None] | None = None,
+        executor: Executor | None = None,
     ) -> None:
-        """`on_committed` is called with each effect, and the leader epoch in which its records were committed."""
+        """`on_committed` is called with each effect, and the leader epoch in which its records were committed.
+
+        `executor` reads the log of a partition that is loaded; None is the event loop's own executor.
+        """
         self._topic = topic
         self._node_id = node_id
         self._make_shard = make_shard
@@ -157,6 +162,7 @@ class Coordinator(Generic[ShardT]):
         self._clock = clock
         self._commit_timeout_ms = commit_timeout_ms
         self._load_bytes = load_bytes
+        self._executor = executor
         self._codec = codec
         self._on_committed = on_committed
         self._partition_count = 0
@@ -298,7 +304,9 @@ class Coordinator(Generic[ShardT]):
 
     async def _load(self, index: PartitionIndex, hosted: _HostedShard[ShardT]) -> None:
         try:
-            end_offset = await load(hosted.shard, hosted.replica, self._load_bytes, self._slices)
+            end_offset = await load(
+                hosted.shard, hosted.replica, self._load_bytes, self._slices, executor=self._executor
+            )
         except (StorageError, CorruptionError, OSError) as error:
             logger.error("coordinator partition cannot be loaded", topic=self._topic, partition=index, error=str(error))
             self._unload(index)

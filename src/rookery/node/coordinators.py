@@ -1,6 +1,7 @@
 """Builds the coordinators of a node. They depend on each other: a transaction's markers also go to group logs."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import NamedTuple
 from uuid import UUID
 
@@ -48,10 +49,17 @@ def build_coordinators(
     pending: Pending,
     clock: Clock,
     new_uuid: Callable[[], UUID],
+    executor: Executor | None = None,
 ) -> Coordinators:
     producer_ids = ProducerIds(controller, metadata, node_id=node_id)
     groups = GroupCoordinator(
-        layers, node_id=node_id, replicas=replicas, pending=pending, clock=clock, new_uuid=new_uuid
+        layers,
+        node_id=node_id,
+        replicas=replicas,
+        pending=pending,
+        clock=clock,
+        new_uuid=new_uuid,
+        executor=executor,
     )
     markers = MarkerWriter(
         replicas,
@@ -68,5 +76,6 @@ def build_coordinators(
         clock=clock,
         markers=markers,
         take_producer_id=producer_ids.take,
+        executor=executor,
     )
     return Coordinators(producer_ids, groups, markers, transactions)

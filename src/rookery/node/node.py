@@ -278,6 +278,7 @@ class Node:
             pending=pending,
             clock=self._clock,
             new_uuid=self._new_uuid,
+            executor=self._executor,
         )
         slots = settings.layers.integer("max.incremental.fetch.session.cache.slots")
         return Services(

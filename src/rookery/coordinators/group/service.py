@@ -6,6 +6,7 @@ when the method returns, unless the response must wait for other members or for 
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from uuid import UUID
 
@@ -53,6 +54,7 @@ class GroupCoordinator:
         pending: Pending,
         clock: Clock,
         new_uuid: Callable[[], UUID],
+        executor: Executor | None = None,
     ) -> None:
         settings = GroupSettings.of(config)
         self.consumer_settings = ConsumerSettings.of(config)
@@ -77,6 +79,7 @@ class GroupCoordinator:
             commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
             load_bytes=config.integer("offsets.load.buffer.size"),
             codec=Codec(config.integer("offsets.topic.compression.codec")),
+            executor=executor,
         )
 
     def start(self, image: ClusterImage) -> None:

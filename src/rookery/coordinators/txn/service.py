@@ -11,6 +11,7 @@ another node.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from typing import Any, TypeAlias
 
 from rookery.base.clock import Clock
@@ -60,6 +61,7 @@ class TransactionCoordinator:
         clock: Clock,
         markers: Writer,
         take_producer_id: Callable[[], Awaitable[tuple[ErrorCode, ProducerId]]],
+        executor: Executor | None = None,
     ) -> None:
         settings = TransactionSettings.of(config)
         self._clock = clock
@@ -76,6 +78,7 @@ class TransactionCoordinator:
             commit_timeout_ms=config.integer("request.timeout.ms"),
             load_bytes=config.integer("transaction.state.log.load.buffer.size"),
             on_committed=self._deliver,
+            executor=executor,
         )
 
     def _transaction_version(self) -> int:
