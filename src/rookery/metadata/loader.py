@@ -3,7 +3,8 @@
 The loader is pure. It holds the newest image that it built, and `publisher` makes it visible: the loader is at most one
 change ahead of the image that the other components of the node see.
 
-At start the whole log is replayed, as one change of the empty cluster. Later changes are loaded batch by batch.
+At start the newest snapshot and the log after it are replayed, as one change of the empty cluster. Later changes are
+loaded batch by batch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +27,10 @@ class MetadataLoader:
 
     def __init__(self) -> None:
         self.image = EMPTY_IMAGE
-        # The topics that the replayed log created and deleted. A partition's directory with such an id is left over
-        # from an interrupted deletion, and may be removed; a directory with an id that the log never had may not.
+        # The topics that the replayed part of the log deleted. A partition's directory with such an id is left over
+        # from an interrupted deletion, and may be renamed; a directory with an id that is unknown may not. Deletions
+        # before the snapshot are not known here, and need not be: a node takes a snapshot only after the directories of
+        # all topics that it no longer has were renamed, and the new names synced (decision 28).
         self.removed_topics: Mapping[TopicId, TopicName] = {}
 
     def load(self, records: Iterable[MetadataRecord], *, last_offset: Offset) -> Loaded:
@@ -36,10 +39,20 @@ class MetadataLoader:
         self.image = loaded.image
         return loaded
 
-    def replay(self, batches: Iterable[tuple[Offset, Sequence[bytes]]]) -> Loaded:
-        """Apply all batches of a log as one change. A batch is its first offset and the values of its records."""
-        records: list[MetadataRecord] = []
-        last_offset = self.image.offset
+    def replay(
+        self,
+        batches: Iterable[tuple[Offset, Sequence[bytes]]],
+        *,
+        snapshot: Iterable[bytes] = (),
+        snapshot_end: Offset = 0,
+    ) -> Loaded:
+        """Apply the records of a snapshot, and all batches of the log after it, as one change.
+
+        A batch is the offset of its first record, and its records. The snapshot replaces the log before
+        `snapshot_end`.
+        """
+        records = list(map(decode_record, snapshot))
+        last_offset = snapshot_end - 1
         for base_offset, values in batches:
             records.extend(map(decode_record, values))
             last_offset = base_offset + len(values) - 1

@@ -44,7 +44,7 @@ class MetadataPublisher:
     def __init__(self, slices: Slices | None = None) -> None:
         self._loader = MetadataLoader()
         self._slices = slices or Slices()
-        self._image = EMPTY_IMAGE
+        self._image = self._finished_image = EMPTY_IMAGE
         self._listeners: list[ImageListener] = []
 
     @property
@@ -52,8 +52,13 @@ class MetadataPublisher:
         return self._image
 
     @property
+    def finished_image(self) -> ClusterImage:
+        """The newest image that all listeners have finished: logs of topics that it no longer has are removed."""
+        return self._finished_image
+
+    @property
     def removed_topics(self) -> Mapping[TopicId, TopicName]:
-        """The topics that the log had deleted when it was replayed by `start`."""
+        """The topics that the log after the snapshot had deleted when it was replayed by `start`."""
         return self._loader.removed_topics
 
     @property
@@ -65,9 +70,19 @@ class MetadataPublisher:
         assert listener.name not in self.listener_names, f"the listener {listener.name} was added twice"
         self._listeners.append(listener)
 
-    def start(self, batches: Iterable[tuple[Offset, Sequence[bytes]]]) -> None:
-        """Replay a log. Listeners get it as one change of the empty cluster, without `prepare` and `finish`."""
-        self._make_visible(self._loader.replay(batches))
+    def start(
+        self,
+        batches: Iterable[tuple[Offset, Sequence[bytes]]],
+        *,
+        snapshot: Iterable[bytes] = (),
+        snapshot_end: Offset = 0,
+    ) -> None:
+        """Replay a snapshot and the log after it; see `MetadataLoader.replay`.
+
+        Listeners get it as one change of the empty cluster, without `prepare` and `finish`.
+        """
+        self._make_visible(self._loader.replay(batches, snapshot=snapshot, snapshot_end=snapshot_end))
+        self._finished_image = self._image
 
     async def commit(self, base_offset: Offset, values: Sequence[bytes]) -> None:
         """Load the records of a committed batch and publish the image; returns when all listeners have finished."""
@@ -82,6 +97,7 @@ class MetadataPublisher:
         for listener in self._listeners:
             if listener.finish is not None:
                 await listener.finish()
+        self._finished_image = loaded.image
 
     def _make_visible(self, loaded: Loaded) -> None:
         # No await in here: between two listeners a request would see the new image in one component and the old one in

@@ -3,10 +3,10 @@
 Everything that depends on the environment is injected (files, clock, randomness, network, the running event loop), so
 that the same node runs as a process, in a test, and in simulated time.
 
-Order of the start: lock the directories, replay the metadata log, bind the ports, including those of the schema
-registry (before the steps that may take long), open the partitions' logs, register with the controller, serve, start
-the schema registry. The stop has the reverse order. It leaves clean directories if the node was registered, even when
-the start fails later.
+Order of the start: lock the directories, replay the metadata (the newest snapshot, then the log after it), bind the
+ports, including those of the schema registry (before the steps that may take long), open the partitions' logs, register
+with the controller, serve, start the schema registry. The stop has the reverse order. It leaves clean directories if
+the node was registered, even when the start fails later.
 """
 
 import asyncio
@@ -47,6 +47,7 @@ from rookery.node.identity import Identity, establish_identity, lock_directories
 from rookery.node.listeners import affordable_connections, listener_settings
 from rookery.node.lost_metadata import check_metadata_exists, metadata_damage_error
 from rookery.node.maintenance import LogMaintenance
+from rookery.node.metadata_snapshots import MetadataSnapshots, metadata_log_config
 from rookery.node.schema_checks import SchemasOnDemand
 from rookery.node.schema_registry import SchemaRegistry, check_registry
 from rookery.node.settings import ListenerAddress, Settings
@@ -181,7 +182,8 @@ class Node:
         for _, listener in self._listeners:
             await listener.start()
         self._schemas.start(metadata)
-        self._background.start(*LogMaintenance(services, logs, executor=self._executor).jobs())
+        maintenance = LogMaintenance(services, logs, executor=self._executor)
+        self._background.start(*maintenance.jobs(), self._metadata_snapshots(logs).job())
         logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
         if self._registry is not None:
             await self._registry.start()
@@ -226,8 +228,14 @@ class Node:
             clock=self._clock,
             on_commit=self._metadata.commit,
             executor=self._executor,
+            config=metadata_log_config(settings.layers),
         )
-        self._metadata.start(self._quorum.batches())
+        loaded = self._quorum.take_loaded()
+        if loaded is None:
+            self._metadata.start(self._quorum.batches())
+        else:
+            end = loaded.position.offset
+            self._metadata.start(self._quorum.batches(), snapshot=loaded.values, snapshot_end=end)
         self._controller = Controller(
             self._quorum,
             self._metadata,
@@ -238,6 +246,18 @@ class Node:
         )
         _configure_logs(self._logs, self._layers(self._metadata.image))
         return self._controller, self._logs
+
+    def _metadata_snapshots(self, logs: LogManager) -> MetadataSnapshots:
+        assert self._quorum is not None
+        return MetadataSnapshots(
+            self._quorum,
+            self._metadata,
+            files=self._files,
+            clock=self._clock,
+            config=self._settings.layers,
+            directories=lambda: logs.directories,
+            executor=self._executor,
+        )
 
     async def _load_logs(self, logs: LogManager) -> LoadSummary:
         image = self._metadata.image

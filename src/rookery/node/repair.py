@@ -16,7 +16,8 @@ from rookery.base.values import value_class
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage
 from rookery.metadata.records import NoOpRecord, RemoveTopicRecord, decode_record, encode_record
 from rookery.node.identity import META_FILE, release_directories
-from rookery.quorum.committed import CommittedOffsetFile
+from rookery.quorum.committed import CommittedOffsetFile, first_offset
+from rookery.quorum.snapshots import Snapshot, SnapshotFiles
 from rookery.records.batch import read_header
 from rookery.records.record import Record, build_batch, decode_records
 from rookery.storage.checkpoints import (
@@ -28,6 +29,7 @@ from rookery.storage.checkpoints import (
     encode_offsets,
     read_offsets,
 )
+from rookery.storage.damage import DamagedLogError
 from rookery.storage.manifest import MANIFEST_FILE, ListedLog, clip, encode_line, encode_manifest, read_manifest
 from rookery.storage.names import METADATA_PARTITION, partition_of
 from rookery.storage.repair import ACCEPT, LogPlan, Problem, execute_plan, plan_log
@@ -40,19 +42,26 @@ class RepairError(RookeryError):
 
 
 class _MetadataRules:
-    """Replays the readable batches of the metadata log, and rejects those that depend on lost ones."""
+    """Replays the readable batches of the metadata log, and rejects those that depend on lost ones.
 
-    def __init__(self) -> None:
-        self.image: ClusterImage = EMPTY_IMAGE
+    A start does not replay the log before the end of the snapshot: nothing is lost with a batch there.
+    """
+
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        values = snapshot.values if snapshot is not None else ()
+        self.image: ClusterImage = EMPTY_IMAGE.apply(map(decode_record, values))[0]
         self.removed: set[TopicId] = set()
+        self._snapshot_end: Offset = snapshot.position.offset if snapshot is not None else 0
 
     def reject(self, batch: bytes) -> str | None:
         """Return why a batch cannot be kept, None if it can."""
-        if read_header(batch).is_control:
+        header = read_header(batch)
+        if header.is_control:
             return None
         try:
             records = [decode_record(record.value or b"") for record in decode_records(batch)]
-            self.image, _ = self.image.apply(records)
+            if header.base_offset >= self._snapshot_end:
+                self.image, _ = self.image.apply(records)
         except (CorruptionError, InvalidBatchError) as error:
             return f"it depends on a lost batch: {error}"
         self.removed.update(record.topic_id for record in records if isinstance(record, RemoveTopicRecord))
@@ -121,8 +130,7 @@ class Repair:
             manifest, points = _read(self._files, log_directory)
             found = self._partitions_in(log_directory)
             if METADATA_PARTITION in found or self._files.exists(log_directory / COMMITTED_FILE):
-                rules = _MetadataRules()
-                self._plan_metadata(log_directory, rules)
+                rules = self._plan_metadata(log_directory)
             for partition in sorted({*found, *manifest} - {METADATA_PARTITION}):
                 if partition in found:
                     on_disk[partition.topic] = _topic_id(self._files, log_directory / str(partition))
@@ -139,12 +147,25 @@ class Repair:
         found = {partition_of(name) for name in names if self._files.is_directory(log_directory / name)}
         return {partition for partition in found if partition is not None}
 
-    def _plan_metadata(self, log_directory: Path, rules: _MetadataRules) -> None:
+    def _plan_metadata(self, log_directory: Path) -> _MetadataRules:
         directory = log_directory / str(METADATA_PARTITION)
-        committed = CommittedOffsetFile(self._files, log_directory).read()
+        snapshots, first = SnapshotFiles(self._files, directory), first_offset(self._files, directory)
+        try:
+            snapshot = snapshots.load_newest(first)
+        except DamagedLogError as error:
+            raise RepairError(f"the metadata cannot be repaired, restore it from a copy: {error}") from error
+        covered = snapshot.position.offset if snapshot is not None else 0
+        rules = _MetadataRules(snapshot)
+        committed = max(CommittedOffsetFile(self._files, log_directory).read(), covered)
         plan = plan_log(self._files, directory, recovery_point=committed, rules=rules)
+        if first > 0 and not any(first <= position.offset <= plan.end_offset for position in snapshots.positions()):
+            raise RepairError(
+                f"the metadata cannot be repaired, restore {directory} from a copy: the log ends at {plan.end_offset}, "
+                f"its records before {first} were removed, and no snapshot is from between. Nothing was changed."
+            )
         if plan.problems:
             self.logs.append(LogRepair(log_directory, METADATA_PARTITION, plan, is_missing=False))
+        return rules
 
     def _plan_partition(
         self,
@@ -196,6 +217,7 @@ class Repair:
             execute_plan(self._files, log.plan, copies / str(log.partition))
             manifest.pop(log.partition, None)
             if log.partition == METADATA_PARTITION:
+                self._move_snapshots(log_directory, log.plan.end_offset, copies)
                 CommittedOffsetFile(self._files, log_directory).write_synced(log.plan.end_offset)
             for offsets in (points, high_watermarks):
                 if log.partition in offsets:
@@ -204,6 +226,16 @@ class Repair:
         replace_file(self._files, log_directory / MANIFEST_FILE, encode_manifest(lines))
         replace_file(self._files, log_directory / HIGH_WATERMARK_FILE, encode_offsets(high_watermarks))
         replace_file(self._files, log_directory / RECOVERY_POINT_FILE, encode_offsets(points))
+
+    def _move_snapshots(self, log_directory: Path, end_offset: Offset, copies: Path) -> None:
+        """Move the snapshots from beyond the end of the metadata log to the copies: the log cannot continue them."""
+        directory, target = log_directory / str(METADATA_PARTITION), copies / str(METADATA_PARTITION)
+        snapshots = SnapshotFiles(self._files, directory)
+        for path in [snapshots.path(at) for at in snapshots.positions() if at.offset > end_offset]:
+            make_synced_directory(self._files, target)
+            self._files.rename(path, target / path.name)
+            self._files.sync_directory(target)
+            self._files.sync_directory(directory)
 
     def close(self) -> None:
         release_directories(self._locks)

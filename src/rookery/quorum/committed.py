@@ -14,6 +14,7 @@ import structlog
 from rookery.base.errors import CorruptionError
 from rookery.base.files import Files, replace_file
 from rookery.base.types import Offset
+from rookery.quorum.snapshots import SnapshotFiles
 from rookery.storage.checkpoints import COMMITTED_FILE, encode_offsets, read_offsets
 from rookery.storage.damage import Damage, DamagedLogError
 from rookery.storage.names import LOG_SUFFIX, METADATA_PARTITION, TEMPORARY_SUFFIX, file_name
@@ -49,20 +50,29 @@ class CommittedOffsetFile:
 
 
 def has_batches(files: Files, log_directory: Path) -> bool:
-    """Return whether the metadata log in this log directory has a batch that can be read."""
-    segments = find_segments(files, log_directory / str(METADATA_PARTITION))
-    surveys = (SegmentSurvey(files, path, base_offset, limit=limit) for path, base_offset, limit in segments)
-    return any(isinstance(part, ValidBatch) for survey in surveys for part in survey.parts())
+    """Return whether the metadata log in this log directory has a batch that can be read, or a snapshot."""
+    directory = log_directory / str(METADATA_PARTITION)
+    surveys = (SegmentSurvey(files, path, base, limit=limit) for path, base, limit in find_segments(files, directory))
+    has_batch = any(isinstance(part, ValidBatch) for survey in surveys for part in survey.parts())
+    # The log may be empty after a snapshot: its only segment begins where the snapshot ends.
+    return has_batch or bool(SnapshotFiles(files, directory).positions())
 
 
-def check_committed(files: Files, log_directory: Path, committed: Offset) -> None:
+def first_offset(files: Files, directory: Path) -> Offset:
+    """Return the offset at which the first segment in `directory` begins; 0 if there is none."""
+    return next((base_offset for _, base_offset, _ in find_segments(files, directory)), 0)
+
+
+def check_committed(files: Files, log_directory: Path, committed: Offset, *, covered: Offset = 0) -> None:
     """Raise DamagedLogError if a part of the metadata log that was committed is missing or damaged.
 
     A torn end after the last committed batch is not damage: a crash during an append leaves one. Without this check,
     recovery would truncate the log at the first bad batch and silently delete the committed metadata after it.
+    `covered` is the end of the snapshot that the log continues: the log may begin there or before it.
     """
     directory = log_directory / str(METADATA_PARTITION)
-    expected, bad = 0, None
+    first = first_offset(files, directory)
+    expected, bad = first if first <= covered else 0, None
     for path, base_offset, limit in find_segments(files, directory):
         if bad is None and base_offset != expected:
             bad = _damage(path, 0, expected, base_offset, f"the file begins at offset {base_offset}")
@@ -77,7 +87,7 @@ def check_committed(files: Files, log_directory: Path, committed: Offset) -> Non
     if bad is not None and bad.offset < committed:
         raise DamagedLogError(bad)
     if expected < committed:
-        path = directory / file_name(0, LOG_SUFFIX)
+        path = directory / file_name(first, LOG_SUFFIX)
         raise DamagedLogError(_damage(path, 0, expected, committed, f"the log ends there, {committed} were committed"))
 
 

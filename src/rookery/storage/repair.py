@@ -109,10 +109,14 @@ class _Planner:
     def plan(self) -> LogPlan:
         segments = find_segments(self._files, self._directory)
         self._note_missing({base_offset for _, base_offset, _ in segments})
+        before: Path | None = None
         for path, base_offset, limit in segments:
+            if before is not None and self._rules is not None and self._end_offset < base_offset:
+                self._fill_hole(before, base_offset)
             self._end_offset = max(self._end_offset, base_offset)
             is_last = path == segments[-1][0]
             self._plan_segment(path, base_offset, limit, is_last=is_last)
+            before = path
         known = any(problem.end_offset >= self._recovery_point for problem in self._problems)
         if self._end_offset < self._recovery_point and not known:
             path = segments[-1][0] if segments else self._directory
@@ -138,6 +142,8 @@ class _Planner:
             if isinstance(part, BadRange):
                 following = parts[slot + 1] if slot + 1 < len(parts) else None
                 next_offset = following.header.base_offset if isinstance(following, ValidBatch) else None
+                if next_offset is None and is_gapless and not is_last:
+                    next_offset = limit
                 self._plan_bad(survey, path, part, next_offset, self._recovery_point if is_last else limit)
             else:
                 self._plan_valid(survey, path, part)
@@ -172,6 +178,11 @@ class _Planner:
         else:
             self._note(path, bad, end_offset if next_offset is None else next_offset, REMOVE)
             self._edit(path, bad, b"")
+
+    def _fill_hole(self, path: Path, end_offset: Offset) -> None:
+        """Fill the offsets between a segment and the next one, where a segment is missing or was cut short."""
+        bad = BadRange(self._files.file_size(path), 0, self._end_offset, "the records after it are missing")
+        self._fill(path, bad, end_offset)
 
     def _fill(self, path: Path, bad: BadRange, end_offset: Offset) -> None:
         assert self._rules is not None

@@ -1,0 +1,98 @@
+"""Images as records: what a snapshot holds gives an equal image."""
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.base.codes import ResourceType
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage
+from rookery.metadata.loader import MetadataLoader
+from rookery.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode_record,
+)
+from rookery.metadata.snapshot import snapshot_records, snapshot_values
+from tests.metadata.test_image import STEPS, A, B, Model
+
+FULL: tuple[MetadataRecord, ...] = (
+    FeatureLevelRecord("group.version", 0),
+    FeatureLevelRecord("metadata.version", 22),
+    RegisterBrokerRecord(
+        broker_id=1,
+        incarnation_id=A,
+        broker_epoch=7,
+        endpoints=(BrokerEndpoint("PLAIN", "h", 9092),),
+        features=(BrokerFeature("metadata.version", 22, 22),),
+        rack="r",
+        fenced=False,
+        in_controlled_shutdown=True,
+        log_directories=(B,),
+    ),
+    TopicRecord("orders", A),
+    PartitionRecord(partition_id=0, topic_id=A, replicas=(1, 2), isr=(1,), leader=1, directories=(B, UUID(int=0))),
+    PartitionChangeRecord(partition_id=0, topic_id=A, leader=2, adding_replicas=(3,), removing_replicas=(1,)),
+    TopicRecord("empty", B),
+    ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "1"),
+    ConfigRecord(ResourceType.BROKER, "", "log.cleaner.threads", "2"),
+    ProducerIdsRecord(1, 7, 3000),
+)
+
+
+def through_a_snapshot(image: ClusterImage) -> ClusterImage:
+    loader = MetadataLoader()
+    return loader.replay([], snapshot=snapshot_values(image), snapshot_end=image.offset + 1).image
+
+
+def test_every_kind_of_thing_is_in_it() -> None:
+    image, _ = EMPTY_IMAGE.apply(FULL, last_offset=41)
+    assert through_a_snapshot(image) == image
+
+
+def test_the_empty_image_has_no_records() -> None:
+    assert list(snapshot_records(EMPTY_IMAGE)) == []
+    assert through_a_snapshot(EMPTY_IMAGE) == EMPTY_IMAGE
+
+
+def test_the_metadata_version_comes_first() -> None:
+    image, _ = EMPTY_IMAGE.apply(FULL)
+    first, second, *_ = snapshot_records(image)
+    assert first == FeatureLevelRecord("metadata.version", 22)
+    assert second == FeatureLevelRecord("group.version", 0)
+
+
+@given(STEPS, st.integers(0, 100))
+def test_a_snapshot_and_the_rest_of_the_log_give_what_the_whole_log_gives(
+    steps: list[tuple[str, object]], cut: int
+) -> None:
+    model = Model()
+    for step in steps:
+        model.step(*step)
+    records = model.records
+    cut = min(cut, len(records))
+    values = [[encode_record(record)] for record in records]
+    whole, partial = MetadataLoader(), MetadataLoader()
+    whole.replay(enumerate(values))
+    head, _ = EMPTY_IMAGE.apply(records[:cut], last_offset=cut - 1)
+    tail = [(offset, value) for offset, value in enumerate(values) if offset >= cut]
+    partial.replay(tail, snapshot=snapshot_values(head), snapshot_end=cut)
+    assert partial.image == whole.image
+    assert through_a_snapshot(whole.image) == whole.image
+    removed = {record.topic_id for record in records[cut:] if isinstance(record, RemoveTopicRecord)}
+    assert partial.removed_topics == {topic_id: whole.removed_topics[topic_id] for topic_id in removed}
+
+
+def test_a_level_of_zero_and_an_unknown_offset_stay() -> None:
+    image, _ = EMPTY_IMAGE.apply([FeatureLevelRecord("group.version", 0)])
+    assert replace(through_a_snapshot(image), offset=-1) == image
