@@ -1,12 +1,20 @@
-"""Apache Kafka's dump tool reads our files: segments, indexes, producer snapshots, the metadata log."""
+"""Apache Kafka's dump tool reads our files: segments, indexes, producer snapshots, metadata logs and snapshots."""
 
+import asyncio
 import re
+import shutil
 from pathlib import Path
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rookery.base.clock import SystemClock
+from rookery.base.files import OsFiles
+from rookery.metadata.loader import MetadataLoader
+from rookery.metadata.snapshot import snapshot_values
+from rookery.quorum.driver import QuorumDriver
+from rookery.storage.directory import LogDirectory
 from tests.conformance.clients import TIMEOUT_S
 from tests.conformance.java_tools import run_tool
 from tests.support.broker import start_broker
@@ -73,5 +81,20 @@ def test_the_metadata_log(data_dir: Path) -> None:
     segment = sorted((data_dir / "__cluster_metadata-0").glob("*.log"))[0]
     output = dump(segment, "--cluster-metadata-decoder")
     for record in ("REGISTER_BROKER_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD", "LeaderChange"):
+        assert record in output
+    assert f'"name":"{TOPIC}"' in output
+
+
+def test_a_snapshot_of_the_metadata(data_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(data_dir, tmp_path / "data")
+    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path / "data"), node_id=1, clock=SystemClock())
+    loader = MetadataLoader()
+    image = loader.replay(driver.batches()).image
+    asyncio.run(driver.take_snapshot(image.offset + 1, snapshot_values(image)))
+    driver.close()
+    (path,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint")
+    output = dump(path, "--cluster-metadata-decoder")
+    kinds = ("REGISTER_BROKER_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD", "FEATURE_LEVEL_RECORD")
+    for record in (*kinds, "SnapshotHeader", "SnapshotFooter"):
         assert record in output
     assert f'"name":"{TOPIC}"' in output

@@ -7,7 +7,9 @@ from uuid import UUID
 
 from rookery.base.clock import ManualClock
 from rookery.base.files import OsFiles
+from rookery.metadata.image import EMPTY_IMAGE
 from rookery.metadata.records import ConfigRecord, PartitionRecord, TopicRecord, encode_record
+from rookery.metadata.snapshot import snapshot_values
 from rookery.quorum.driver import QuorumDriver
 from rookery.quorum.election_state import STATE_FILE
 from rookery.storage.directory import LogDirectory
@@ -22,12 +24,27 @@ RECORDS = (
 )
 
 
+def example(number: int) -> bytes:
+    """The bytes in a hex dump of the page."""
+    dumps = re.findall(r"^```\n(0000  .*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} )*[0-9a-f]{2})", dumps[number], re.MULTILINE)
+    return bytes.fromhex("".join(lines))
+
+
 def test_the_example_is_true(tmp_path: Path) -> None:
     driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path), node_id=1, clock=ManualClock())
     asyncio.run(driver.append([encode_record(record) for record in RECORDS]))
     driver.close()
     directory = tmp_path / str(METADATA_PARTITION)
-    text = PAGE.read_text()
-    lines = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} )*[0-9a-f]{2})", text, re.MULTILINE)
-    assert (directory / "00000000000000000000.log").read_bytes() == bytes.fromhex("".join(lines))
-    assert (directory / STATE_FILE).read_text() in text
+    assert (directory / "00000000000000000000.log").read_bytes() == example(0)
+    assert (directory / STATE_FILE).read_text() in PAGE.read_text()
+
+
+def test_the_example_of_a_snapshot_is_true(tmp_path: Path) -> None:
+    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path), node_id=1, clock=ManualClock())
+    asyncio.run(driver.append([encode_record(record) for record in RECORDS]))
+    image, _ = EMPTY_IMAGE.apply(RECORDS)
+    asyncio.run(driver.take_snapshot(driver.next_offset, snapshot_values(image)))
+    (path,) = (tmp_path / str(METADATA_PARTITION)).glob("*.checkpoint")
+    assert path.read_bytes() == example(1)
+    assert f"the file `{path.name}`" in PAGE.read_text()

@@ -30,7 +30,7 @@ class MetadataLoader:
         # The topics that the replayed part of the log deleted. A partition's directory with such an id is left over
         # from an interrupted deletion, and may be renamed; a directory with an id that is unknown may not. Deletions
         # before the snapshot are not known here, and need not be: a node takes a snapshot only after the directories of
-        # all topics that it no longer has were renamed, and the new names synced (decision 28).
+        # all topics that it no longer has were renamed, and the new names synced (decision 29).
         self.removed_topics: Mapping[TopicId, TopicName] = {}
 
     def load(self, records: Iterable[MetadataRecord], *, last_offset: Offset) -> Loaded:

@@ -4,7 +4,7 @@ A snapshot is taken when `metadata.log.max.record.bytes.between.snapshots` were 
 `metadata.log.max.snapshot.interval.ms` have passed and something was written. Every node takes its own.
 
 A snapshot hides the removal of topics before it. A directory of a partition whose topic is unknown stays as it is, in
-case the metadata was lost (decision 28). So a snapshot is only taken of an image that all listeners have finished, that
+case the metadata was lost (decision 29). So a snapshot is only taken of an image that all listeners have finished, that
 is, after the directories of removed topics were renamed, and after those names were synced: otherwise a crash could
 bring a directory back under its old name, and no start would ever set it aside again.
 """
