@@ -161,7 +161,7 @@ class RecordingFiles(UnsyncedFiles):
 
 
 def test_the_names_of_removed_logs_are_synced_before_the_snapshot(tmp_path: Path) -> None:
-    """Otherwise a crash could bring a directory back whose removal no start can know of any more."""
+    """Without this, a crash could bring a directory back, and no later start would find the removal of its topic."""
     files = RecordingFiles()
 
     async def scenario(node: Node, cluster: Cluster) -> None:

@@ -84,7 +84,8 @@ def test_files_and_their_names(tmp_path: Path) -> None:
     snapshots = SnapshotFiles(OsFiles(), tmp_path)
     assert snapshots.positions() == []
     assert SnapshotFiles(OsFiles(), tmp_path / "missing").positions() == []
-    for name in ("00000000000000000007-0000000001.checkpoint.part", "7-1.checkpoint", "leader-epoch-checkpoint"):
+    others = ("7-1.checkpoint", "leader-epoch-checkpoint", "00000000000000000000-0000000000.checkpoint")
+    for name in ("00000000000000000007-0000000001.checkpoint.part", *others):
         (tmp_path / name).write_bytes(b"")
     newest, oldest = write(snapshots, 200, b"b"), write(snapshots, 42, b"a")
     assert snapshots.path(oldest).name == "00000000000000000042-0000000003.checkpoint"

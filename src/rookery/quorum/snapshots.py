@@ -152,7 +152,8 @@ def _position_of(name: str) -> LogPosition | None:
         and (offset + epoch).isascii()
         and (offset + epoch).isdigit()
     )
-    return LogPosition(int(epoch), int(offset)) if is_snapshot else None
+    # Kafka's snapshot at offset 0 is what a node was formatted with: it replaces nothing.
+    return LogPosition(int(epoch), int(offset)) if is_snapshot and int(offset) > 0 else None
 
 
 def encode_snapshot(
