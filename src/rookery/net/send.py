@@ -99,7 +99,7 @@ class Sender:
             head = self._queue[0]
             reply = head if isinstance(head, list) else self._result(head)
             if reply is None:
-                # Not done: later replies wait, too, because a client matches responses to requests by their order.
+                # Not done: later replies wait, too. Kafka's clients fail a connection whose responses are out of order.
                 break
             buffers = reply if FileSlice not in map(type, reply) else _read_if_small(reply)
             if buffers is None:
