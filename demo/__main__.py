@@ -1,10 +1,10 @@
-"""`make demo`: a website's page views go through the whole platform, and what comes out is compared with what must.
+"""`make demo`: page views of a website go through the whole platform, and the output is compared with the expected one.
 
-With KEEP=1 in the environment everything stays up afterwards, with the commands to look around, until Ctrl-C.
+With KEEP=1 in the environment, everything keeps running until Ctrl-C, and the demo prints commands to explore it.
 
-Events -> Avro with the schema registry -> topic -> a pipeline on Spark (decode, dead letters, enrich by a compacted
-topic of users, count by minute and country) -> a topic in transactions, Parquet files, the lag of a consumer group. In
-the middle the pipeline is killed. The exit code is 0 only if everything agrees exactly.
+Events -> Avro with the schema registry -> topic -> a pipeline on Spark (decode, dead letters, join with a compacted
+topic of users, count by minute and country) -> a topic in transactions, Parquet files, the lag of a consumer group.
+The pipeline is killed while it works. The exit code is 0 only if all output is exactly as expected.
 """
 
 import os
@@ -32,38 +32,38 @@ from rookery.pipelines.progress import records_behind
 SEED: Final = 7
 VIEWS_OF_AN_ACT: Final = 10_000
 USERS: Final = 200
-# Of the morning; its window is still open when the afternoon begins.
+# The last minute of the morning: its window is still open when the afternoon begins.
 LAST_MINUTE: Final = minute_of(MORNING + ACT_LENGTH) - timedelta(minutes=1)
-PATIENCE_S: Final = 600.0
+TIMEOUT_S: Final = 600.0
 _POLL_S: Final = 0.25
 
 
-class Stage:
-    """Says what happens while it happens, and how long it took."""
+class Narrator:
+    """Prints each step while it runs, its duration and its results."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     @contextmanager
     def step(self, title: str, *, lag: LagMeter | None = None) -> Iterator[Callable[[str], None]]:
-        """Inside, tell what came of it. A step that works off a lag shows that instead of a spinner."""
-        told: list[str] = []
+        """Run the body as a step; yield a function for its results. With `lag`, show the lag instead of a spinner."""
+        results: list[str] = []
         started = time.monotonic()
         if lag is None:
             with self.console.status(f"{title} ..."):
-                yield told.append
+                yield results.append
         else:
             if self.console.is_terminal:
                 self.console.print(f"[dim]…[/] {title}", highlight=False)
             with lag.shown(self.console):
-                yield told.append
+                yield results.append
         seconds = time.monotonic() - started
         self.console.print(f"[green]✓[/] [bold]{title}[/] [dim]{seconds:.1f} s[/]", highlight=False)
-        for line in told:
+        for line in results:
             self.console.print(f"  {line}", highlight=False, soft_wrap=True)
 
     def show_file(self, path: Path) -> None:
-        """Show the pipeline: it is all the code that the story needs."""
+        """Show the pipeline's file, which is all the code that the demo needs."""
         self.console.print(f"[bold]The pipeline[/] [dim]{path.name}[/]", highlight=False)
         self.console.print(
             Padding(Syntax(path.read_text(), "yaml", background_color="default", word_wrap=True), (0, 2))
@@ -71,11 +71,11 @@ class Stage:
 
 
 class Story:
-    """All acts, and the comparison. With `keep`, broker, registry and pipeline stay up afterwards, until Ctrl-C."""
+    """Plays all acts and compares the output. With `keep`, all processes keep running afterwards, until Ctrl-C."""
 
-    def __init__(self, directory: Path, stage: Stage, *, keep: bool) -> None:
+    def __init__(self, directory: Path, narrator: Narrator, *, keep: bool) -> None:
         self._keep = keep
-        self._stage = stage
+        self._narrator = narrator
         self._output = directory / "views"
         self._broker = Broker(directory)
         self._pipeline = Pipeline(directory, self._broker, self._output)
@@ -84,13 +84,13 @@ class Story:
 
     def play(self) -> bool:
         try:
-            with self._stage.step("A broker and a schema registry start") as tell:
+            with self._narrator.step("A broker and a schema registry start") as tell:
                 tell(
                     f"serving on {self._broker.address} and {self._broker.registry} after {self._broker.start():.1f} s"
                 )
             topics.create(self._broker.address, self._broker.registry)
             website = topics.Website(self._broker.address, self._broker.registry)
-            self._stage.show_file(self._pipeline.file)
+            self._narrator.show_file(self._pipeline.file)
             try:
                 self._run(website)
             finally:
@@ -106,32 +106,32 @@ class Story:
     def _run(self, website: topics.Website) -> None:
         morning, afternoon, next_day = self._acts
         self._send(website, morning)
-        self._work_off("The pipeline starts on Spark and works off the morning", LagMeter(), self._pipeline.start)
-        # A window is closed, and late from then on, when its result is written.
+        self._catch_up("The pipeline starts on Spark and processes the morning", LagMeter(), self._pipeline.start)
+        # When the result of a window is written, the window is closed: further views of it are late.
         self._wait_for_counts(self._expected.closed_before(LAST_MINUTE))
         self._send(website, afternoon)
         lag = LagMeter()
-        with self._stage.step("The pipeline works on the afternoon, and is killed with SIGKILL", lag=lag) as tell:
-            self._wait(lambda: _is_in_the_middle(lag.add(self._lag())))
+        with self._narrator.step("The pipeline processes the afternoon, and is killed with SIGKILL", lag=lag) as tell:
+            self._wait(lambda: _is_partly_processed(lag.add(self._lag())))
             self._pipeline.kill()
             sent = len(afternoon.views) + len(afternoon.malformed)
-            tell(f"{self._lag() or 0:,} of {sent:,} records were not processed yet when it died")
-        self._work_off("It starts again from its checkpoint, and works off the rest", LagMeter(), self._pipeline.start)
+            tell(f"{self._lag() or 0:,} of {sent:,} records were not processed yet when it was killed")
+        self._catch_up("It restarts from its checkpoint, and processes the rest", LagMeter(), self._pipeline.start)
         self._send(website, next_day)
-        with self._stage.step("The next day closes the last windows"):
+        with self._narrator.step("The next day closes the last windows"):
             self._wait_for_no_lag(LagMeter())
             self._wait_for_counts(len(self._expected.counts))
             if not self._keep:
                 self._pipeline.stop()
 
-    def _work_off(self, title: str, lag: LagMeter, begin: Callable[[], None]) -> None:
-        with self._stage.step(title, lag=lag) as tell:
+    def _catch_up(self, title: str, lag: LagMeter, begin: Callable[[], None]) -> None:
+        with self._narrator.step(title, lag=lag) as tell:
             begin()
             self._wait_for_no_lag(lag)
-            tell(f"records behind, as any Kafka tool shows for the groups {' and '.join(GROUPS)}: {lag.summary()}")
+            tell(f"lag, as any Kafka tool shows it for the groups {' and '.join(GROUPS)}: {lag.summary()}")
 
     def _send(self, website: topics.Website, act: Act) -> None:
-        with self._stage.step(f"Page views of the {act.name}") as tell:
+        with self._narrator.step(f"Page views of the {act.name}") as tell:
             website.play(act)
             tell(
                 f"{len(act.views):,} views: {sum(view.is_newer for view in act.views):,} with the newer schema,"
@@ -140,7 +140,7 @@ class Story:
             )
 
     def _lag(self) -> int | None:
-        """The records that one of the flows has not processed yet; None until all flows have committed."""
+        """Return how many records at least one flow has not processed; None until all flows have committed."""
         lags = [topics.committed_lags(self._broker.address, group) for group in GROUPS]
         return None if None in lags else records_behind(lags)
 
@@ -151,16 +151,16 @@ class Story:
         self._wait(lambda: topics.read_counts(self._broker.address)[1] >= count)
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             self._pipeline.check_alive()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the pipeline did not get on within {PATIENCE_S:.0f} s\n{self._pipeline.log()}")
+                raise TimeoutError(f"the pipeline made no progress within {TIMEOUT_S:.0f} s\n{self._pipeline.log()}")
             time.sleep(_POLL_S)
 
     def _stay(self) -> None:
         broker = self._broker
-        console = self._stage.console
+        console = self._narrator.console
         console.print("\n[bold]Everything is still running.[/] In another terminal, in this directory:\n")
         for command in (
             f"export PATH={Path(sys.executable).parent}:$PATH ROOKERY_STATE_DIR={self._pipeline.state_dir}",
@@ -174,7 +174,7 @@ class Story:
             "rookery pipelines status website",
         ):
             console.print(f"  {command}", highlight=False, soft_wrap=True)
-        console.print("\nCtrl-C stops it and removes its files.")
+        console.print("\nCtrl-C stops everything and removes its files.")
         try:
             while True:
                 self._pipeline.check_alive()
@@ -185,18 +185,18 @@ class Story:
     def _check(self) -> bool:
         address = self._broker.address
         counts, count_records = topics.read_counts(address)
-        found = report.Found(
+        found = report.Output(
             counts=counts,
             count_records=count_records,
             enriched=topics.read_enriched(self._output),
             malformed=topics.read_dead_letters(address),
             lag=self._lag(),
         )
-        return report.show(self._stage.console, self._expected, found)
+        return report.show(self._narrator.console, self._expected, found)
 
 
-def _is_in_the_middle(lag: int | None) -> bool:
-    """Some of an act is processed, and some is not."""
+def _is_partly_processed(lag: int | None) -> bool:
+    """Return whether a part of an act is processed and a part is not."""
     return lag is not None and VIEWS_OF_AN_ACT // 5 < lag < VIEWS_OF_AN_ACT * 4 // 5
 
 
@@ -204,7 +204,7 @@ def main() -> int:
     console = Console()
     keep = os.environ.get("KEEP", "0") not in ("", "0")
     with tempfile.TemporaryDirectory(prefix="rookery-demo-") as directory:
-        agrees = Story(Path(directory), Stage(console), keep=keep).play()
+        agrees = Story(Path(directory), Narrator(console), keep=keep).play()
     console.print("[bold green]Every check passed.[/]" if agrees else "[bold red]A check failed.[/]")
     return 0 if agrees else 1
 

@@ -1,4 +1,4 @@
-"""The demo's broker: `rookery start` in a process of its own, which scenes may kill and start again."""
+"""The broker of demo and tour: `rookery start` in its own process, which can be killed and started again."""
 
 import socket
 import subprocess
@@ -10,7 +10,7 @@ STOP_TIMEOUT_S = 30
 
 
 class Broker:
-    """A broker with its schema registry, on the same ports and one data directory over all its restarts."""
+    """A broker with a schema registry; ports and data directory stay the same over restarts."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
         self.data_dir = directory / "data"
@@ -28,7 +28,7 @@ class Broker:
         return [sys.executable, "-m", "rookery.cli.main", *arguments]
 
     def start(self) -> float:
-        """Start and wait until it serves; the seconds that took."""
+        """Start the broker and wait until it is ready; return the seconds that this took."""
         started = time.monotonic()
         with self.log_path.open("a") as log:
             self._process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -39,13 +39,13 @@ class Broker:
         return time.monotonic() - started
 
     def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nothing is closed, no handler runs."""
+        """Send SIGKILL: nothing is flushed, nothing is closed, no handler runs."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(STOP_TIMEOUT_S)

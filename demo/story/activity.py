@@ -1,8 +1,8 @@
-"""What happens on a website, made up from a seed: page views, some malformed, some late, some with a newer schema.
+"""Generates the activity on a website from a seed: page views, some malformed, some late, some with a newer schema.
 
-There are three acts. In the *morning* all views come in time. In the *afternoon* some users have moved to another
-country, newer programs write a field `referrer`, and telephones that had no network send views of the morning, which
-are too late to be counted. One view of the *next day* closes all windows. Pure: the same seed, the same story.
+There are three acts. In the *morning*, all views arrive in time. In the *afternoon*, some users have moved to another
+country, newer programs write a field `referrer`, and phones that had no network send views of the morning, too late to
+be counted. One view of the *next day* closes all windows. Pure: the same seed gives the same activity.
 """
 
 import random
@@ -33,16 +33,16 @@ USER: Final = {
 
 COUNTRIES: Final = ("Czechia", "France", "Kenya", "Japan", "Peru")
 PAGES: Final = ("/", "/news", "/shop", "/about")
-NOBODY: Final = "unknown"
+UNKNOWN_COUNTRY: Final = "unknown"
 
 MORNING: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 ACT_LENGTH: Final = timedelta(minutes=5)
-# Views come out of order by less than the pipeline waits for them.
+# Views are out of order by less than the delay of the pipeline's watermark.
 DISORDER: Final = timedelta(seconds=5)
 _NEWER_SHARE: Final = 0.4
 _MALFORMED_SHARE: Final = 0.01
 _LATE_SHARE: Final = 0.01
-_STRANGER_SHARE: Final = 0.02
+_UNKNOWN_USER_SHARE: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class View:
     is_late: bool = False
 
     def fields(self) -> dict[str, Any]:
-        """As the Avro record of its schema."""
+        """Return the fields of the Avro record."""
         older = {"view": self.view, "user": self.user, "page": self.page, "at": self.at}
         return older | {"referrer": self.referrer} if self.is_newer else older
 
 
 @dataclass(frozen=True)
 class Act:
-    """What is sent together: users first, then views and bytes that are none."""
+    """Records that are sent together: first users, then views and malformed records."""
 
     name: str
     users: dict[str, dict[str, str]]
@@ -72,7 +72,7 @@ class Act:
 
 
 def acts(seed: int, *, views: int, users: int) -> list[Act]:
-    """Morning, afternoon and the next day; `views` in each of the first two."""
+    """Return morning, afternoon and next day, with `views` views in each of the first two."""
     choose = random.Random(seed)
     people = {f"user-{number}": _person(number, choose) for number in range(users)}
     moved = {name: {**person, "country": choose.choice(COUNTRIES)} for name, person in list(people.items())[::3]}
@@ -98,14 +98,14 @@ def _views(
     choose: random.Random, first: int, count: int, users: int, begin: datetime, *, afternoon: bool = False
 ) -> Iterator[View]:
     for number in range(count):
-        # The first act must reach its end, however the disorder falls, so that what is late then is late for certain.
+        # The last view of an act has no disorder: it closes the windows before it, so that late views are surely late.
         at = begin + ACT_LENGTH * ((number + 1) / count) - DISORDER * choose.random() * (number + 1 < count)
         is_late = afternoon and choose.random() < _LATE_SHARE
         is_newer = afternoon and choose.random() < _NEWER_SHARE
-        known = choose.random() >= _STRANGER_SHARE
+        known = choose.random() >= _UNKNOWN_USER_SHARE
         yield View(
             view=first + number,
-            user=f"user-{choose.randrange(users)}" if known else f"stranger-{number}",
+            user=f"user-{choose.randrange(users)}" if known else f"unknown-{number}",
             page=choose.choice(PAGES),
             at=_whole_milliseconds(MORNING + timedelta(minutes=1) * choose.random() if is_late else at),
             referrer=choose.choice((None, "https://example.org")) if is_newer else None,
@@ -119,7 +119,7 @@ def _whole_milliseconds(at: datetime) -> datetime:
 
 
 def _malformed(choose: random.Random, views: int) -> Iterator[bytes]:
-    """Text, a schema that nobody knows, and a record that is cut off."""
+    """Yield texts, records with an unknown schema id, and truncated records, in turn."""
     for number in range(round(views * _MALFORMED_SHARE)):
         yield (
             b"GET /favicon.ico",

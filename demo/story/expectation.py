@@ -1,14 +1,14 @@
-"""What must come out of the pipeline, computed a second time in a few lines of plain Python. Pure."""
+"""Computes the expected output of the pipeline in a few lines of plain Python. Pure."""
 
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from demo.story.activity import NOBODY, Act
+from demo.story.activity import UNKNOWN_COUNTRY, Act
 
-# (start of the minute, country): how many views.
+# The number of views by (start of the minute, country).
 Counts = Counter[tuple[datetime, str]]
-# (number of the view, page, country, referrer).
+# (Number of the view, page, country, referrer).
 Enriched = tuple[int, str, str, str | None]
 
 
@@ -20,19 +20,19 @@ class Expectation:
     late_count: int
 
     def closed_before(self, minute: datetime) -> int:
-        """How many records the windows before it make."""
+        """Return how many records the windows before `minute` produce."""
         return sum(1 for begin, _ in self.counts if begin < minute)
 
 
 def expect(acts: list[Act]) -> Expectation:
-    """A view belongs to the country that its user has in its act; late ones are not counted, but kept."""
+    """Compute the output: a view has its user's country of the same act; late views are stored, but not counted."""
     countries: dict[str, str] = {}
     counts: Counts = Counter()
     enriched: Counter[Enriched] = Counter()
     for act in acts:
         countries |= {name: person["country"] for name, person in act.users.items()}
         for view in act.views:
-            country = countries.get(view.user, NOBODY)
+            country = countries.get(view.user, UNKNOWN_COUNTRY)
             enriched[(view.view, view.page, country, view.referrer)] += 1
             if not view.is_late and act is not acts[-1]:
                 counts[(minute_of(view.at), country)] += 1
@@ -45,5 +45,5 @@ def expect(acts: list[Act]) -> Expectation:
 
 
 def minute_of(at: datetime) -> datetime:
-    """Where the window begins that it falls into."""
+    """Return the start of the window that contains `at`."""
     return at.replace(second=0, microsecond=0)

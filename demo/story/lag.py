@@ -1,4 +1,4 @@
-"""The lag while the pipeline works: a bar that moves on a terminal, and the figures in one line for the record."""
+"""Shows the lag of the pipeline: a moving bar in a terminal, and all values in one line afterwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 
 class LagMeter:
-    """Remembers how the lag fell. `None` means that the groups have not committed anything yet."""
+    """Records the values of the lag. None means that the groups have not committed anything yet."""
 
     def __init__(self) -> None:
         self._seen: list[int] = []
@@ -16,8 +16,8 @@ class LagMeter:
 
     @contextmanager
     def shown(self, console: Console) -> Iterator[None]:
-        """Show a bar while the caller waits; nothing where the console is no terminal."""
-        columns = [TextColumn("  records behind"), BarColumn(40), TextColumn("{task.fields[lag]}")]
+        """Show a bar during the body, if the console is a terminal."""
+        columns = [TextColumn("  lag"), BarColumn(40), TextColumn("{task.fields[lag]}")]
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as self._bar:
             task = self._bar.add_task("", total=None, lag="waiting for the first micro-batch")
             assert task == 0
@@ -25,7 +25,7 @@ class LagMeter:
         self._bar = None
 
     def add(self, lag: int | None) -> int | None:
-        """Note what was measured, and return it."""
+        """Record a value, and return it."""
         if lag is not None and (not self._seen or self._seen[-1] != lag):
             self._seen.append(lag)
         if lag is not None and self._bar is not None:
@@ -34,5 +34,5 @@ class LagMeter:
         return lag
 
     def summary(self) -> str:
-        """Return the figures that were seen, such as `10,100 > 7,600 > 0`."""
+        """Return the recorded values, such as `10,100 > 7,600 > 0`."""
         return " > ".join(f"{lag:,}" for lag in self._seen) or "none"

@@ -1,4 +1,4 @@
-"""The story's pipeline: `rookery pipelines run` in a process of its own, which is killed in the middle."""
+"""The pipeline of the demo: `rookery pipelines run` in its own process, which the demo kills while it works."""
 
 import os
 import signal
@@ -10,9 +10,9 @@ from typing import Final
 from demo.broker import Broker
 
 FILE: Final = Path(__file__).with_name("pipeline.yaml")
-# Of the flows: the counts, and the files.
+# The consumer groups of the two flows: the counts, and the files.
 GROUPS: Final = ("website.views-per-minute", "website.enriched-views")
-# A short run on two cores: the quick compiler, and no more tasks than cores.
+# For a short run on two cores: only the fast JIT compiler, and no more tasks than cores.
 _SETTINGS: Final = (
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions=2",
@@ -39,7 +39,7 @@ class Pipeline:
         command = [sys.executable, "-m", "rookery.cli.main", "pipelines", "run", str(FILE)]
         command += [argument for setting in _SETTINGS for argument in ("--set", setting)]
         with self._log_path.open("ab") as log:
-            # A session of its own: Spark's processes can be killed with it, all at once.
+            # In a new session, so that `kill` can kill Spark's processes together with it.
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=self._environment, start_new_session=True
             )

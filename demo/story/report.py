@@ -1,4 +1,4 @@
-"""The end of the story: what came out beside what must come out, and a picture of it."""
+"""The end of the demo: a table that compares output and expectation, and a bar chart."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from demo.story.expectation import Counts, Enriched, Expectation
 
 
 @dataclass(frozen=True)
-class Found:
+class Output:
     counts: Counts
     count_records: int
     enriched: Counter[Enriched]
@@ -19,30 +19,35 @@ class Found:
     lag: int | None
 
 
-def show(console: Console, expected: Expectation, found: Found) -> bool:
-    """Print both; whether they agree."""
+def show(console: Console, expected: Expectation, found: Output) -> bool:
+    """Print both; return whether they agree."""
     rows = [
         ("views counted by minute and country, in the output topic", expected.counts, found.counts),
-        ("records there: one of each minute and country", len(expected.counts), found.count_records),
+        ("records in that topic: one for each minute and country", len(expected.counts), found.count_records),
         ("views in Parquet, each once, with the user's country at that time", expected.enriched, found.enriched),
         ("dead letters, with their original bytes", expected.malformed, found.malformed),
         ("lag of the consumer group", 0, found.lag),
     ]
-    table = Table(title="What came out", title_justify="left")
+    table = Table(title="Output", title_justify="left")
     table.add_column("")
     table.add_column("")
-    table.add_column("must be", justify="right")
-    table.add_column("is", justify="right")
-    for title, must, is_ in rows:
-        table.add_row("[green]✓[/]" if must == is_ else "[red]✗[/]", title, _size(must), _size(is_))
+    table.add_column("expected", justify="right")
+    table.add_column("found", justify="right")
+    for title, expectation, output in rows:
+        table.add_row("[green]✓[/]" if expectation == output else "[red]✗[/]", title, _size(expectation), _size(output))
     console.print()
-    console.print(_picture(found.counts))
-    console.print(f"{expected.late_count} views came too late to be counted, and are in Parquet only.", highlight=False)
+    console.print(_bar_chart(found.counts))
+    console.print(
+        f"{expected.late_count} views arrived too late to be counted, and are only in Parquet.", highlight=False
+    )
     console.print(table)
-    for title, must, is_ in rows:
-        if isinstance(must, Counter) and isinstance(is_, Counter) and must != is_:
-            console.print(f"{title}: missing {_some(must - is_)}, too many {_some(is_ - must)}", highlight=False)
-    return all(must == is_ for _, must, is_ in rows)
+    for title, expectation, output in rows:
+        if isinstance(expectation, Counter) and isinstance(output, Counter) and expectation != output:
+            console.print(
+                f"{title}: missing {_some(expectation - output)}, unexpected {_some(output - expectation)}",
+                highlight=False,
+            )
+    return all(expectation == output for _, expectation, output in rows)
 
 
 def _size(value: object) -> str:
@@ -53,7 +58,7 @@ def _some(values: Counter[object]) -> str:
     return f"{sum(values.values())} (such as {list(values)[:3]})"
 
 
-def _picture(counts: Counts) -> Table:
+def _bar_chart(counts: Counts) -> Table:
     countries: Counter[str] = Counter()
     for (_, country), views in counts.items():
         countries[country] += views

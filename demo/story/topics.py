@@ -1,4 +1,4 @@
-"""The story's topics: writing what happens on the website, and reading what the pipeline made of it."""
+"""The topics of the demo: writes the activity of the website, and reads the output of the pipeline."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ PARTITIONS: Final = 2
 
 
 def create(address: str, registry: str) -> None:
-    """The schemas, too, the newer one before anybody writes it: the pipeline reads all views as the latest says."""
+    """Create topics and schemas, the newer one before its first record, since the pipeline reads with the latest."""
     with RegistryClient(registry) as client:
         for schema in (VIEW, NEWER_VIEW):
             client.register(f"{VIEWS}-value", Schema(json.dumps(schema)))
@@ -38,7 +38,7 @@ def create(address: str, registry: str) -> None:
 
 
 class Website:
-    """Writes acts: users and views as Avro, and the malformed records as they are."""
+    """Writes acts: users and views as Avro, and malformed records unchanged."""
 
     def __init__(self, address: str, registry: str) -> None:
         self._client = RegistryClient(registry)
@@ -69,7 +69,7 @@ class Website:
 
 
 def read(address: str, topic: str) -> Iterable[tuple[bytes | None, bytes | None]]:
-    """Keys and values of all records that are committed."""
+    """Return keys and values of all committed records."""
     settings = {"bootstrap.servers": address, "isolation.level": "read_committed"}
     with Consumer(settings) as consumer:
         table = consumer.read_arrow(topic)
@@ -77,7 +77,7 @@ def read(address: str, topic: str) -> Iterable[tuple[bytes | None, bytes | None]
 
 
 def read_counts(address: str) -> tuple[Counts, int]:
-    """The counts as the output topic has them, and in how many records: one of each window and country."""
+    """Return the counts of the output topic, and its number of records, one for each window and country."""
     rows: list[dict[str, Any]] = [json.loads(value or b"null") for _, value in read(address, COUNTS)]
     counts: Counts = Counter()
     for row in rows:
@@ -91,7 +91,7 @@ def read_enriched(directory: Path) -> Counter[Enriched]:
 
 
 def _files(directory: Path) -> list[str]:
-    """Those that Spark's log of the sink lists: others were left by a process that was killed."""
+    """Return the files that Spark's log of the sink lists; other files were left by the killed process."""
     lines = [line for log in (directory / "_spark_metadata").iterdir() if log.suffix != ".crc" for line in log.open()]
     names = {json.loads(line)["path"].removeprefix("file://") for line in lines if line.startswith("{")}
     return sorted(names)
@@ -102,7 +102,7 @@ def read_dead_letters(address: str) -> Counter[bytes]:
 
 
 def committed_lags(address: str, group: str) -> dict[str, int] | None:
-    """How many records the group is behind, by partition; None if it has committed nothing yet."""
+    """Return the lag of a group by partition; None if it has committed nothing yet."""
     with Consumer({"bootstrap.servers": address, "group.id": group}) as consumer:
         partitions = [TopicPartition(VIEWS, index) for index in range(PARTITIONS)]
         committed = consumer.committed(partitions)

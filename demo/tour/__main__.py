@@ -1,4 +1,4 @@
-"""`make tour`: plays the scenes one after the other against a broker in a temporary directory."""
+"""`make tour`: runs the scenes one after the other against a broker in a temporary directory."""
 
 import logging
 import sys
@@ -20,7 +20,7 @@ SETTINGS = (
 
 
 def main() -> int:
-    # The clients warn of rebalances, which are what is shown.
+    # The clients log warnings about rebalances, which are a part of the tour.
     logging.disable(logging.WARNING)
     console = Console()
     with tempfile.TemporaryDirectory(prefix="rookery-tour-") as directory:
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def play(broker: Broker, console: Console) -> bool:
-    """Play until the first scene that fails: the later ones stand on it."""
+    """Run scenes until one fails, since later ones depend on earlier ones; return whether all passed."""
     for scene in SCENES:
         title = scene.__doc__ or scene.__name__
         started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Three clients that other people wrote. None of them knows that this is not Apache Kafka."""
+"""Three clients of other projects, written for Apache Kafka."""
 
 import asyncio
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def produce_with_kafka_python(address: str, topic: str, values: list[bytes], cod
 
 
 def read_with_confluent(address: str, topic: str, partition: int = 0, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Every record from `start` up to what is the end now, as offset and value."""
+    """Yield offset and value of each record from `start` to the current end."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
     )
@@ -73,7 +73,7 @@ def read_with_confluent(address: str, topic: str, partition: int = 0, start: int
                 raise RuntimeError(str(message.error()))
             offset = message.offset() or 0
             yield offset, message.value() or b""
-        # A compacted log has gaps, also at its end, so the position decides and not the last record.
+        # A compacted log has gaps, also at its end: the loop ends by the position and not by the last record.
         position = max(position, consumer.position([TopicPartition(topic, partition)])[0].offset)
     consumer.close()
 

@@ -1,4 +1,4 @@
-"""A Customer whose `faxNumber` is dropped for an `email`: old and new programs side by side, in two libraries."""
+"""Customers whose `faxNumber` is replaced by an `email`: old and new programs at the same time, in two libraries."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ def _customer(*fields: dict[str, Any]) -> str:
 
 OLD = _customer({"name": "faxNumber", "type": ["null", "string"], "default": None})
 NEW = _customer({"name": "email", "type": ["null", "string"], "default": None})
-# An email that must be there: old records have none.
+# A required email, which old records do not have.
 WRONG = _customer({"name": "email", "type": "string"})
 
 
 def write_old(address: str, registry: str, topic: str, count: int) -> None:
-    """With Confluent's serializer, as programs do that are there already."""
+    """Write customers with Confluent's serializer, as existing programs do."""
     serialize = ConfluentAvroSerializer(SchemaRegistryClient({"url": registry}), OLD)
     context = SerializationContext(topic, MessageField.VALUE)
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
@@ -46,7 +46,7 @@ def write_new(address: str, registry: str, topic: str, count: int) -> None:
 
 
 def read(address: str, registry: str, topic: str, schema: str, count: int) -> list[dict[str, Any]]:
-    """All customers, as a reader with this schema sees them."""
+    """Read all customers with this schema."""
     settings = {"bootstrap.servers": address, "auto.offset.reset": "earliest"}
     found: list[dict[str, Any]] = []
     with (
@@ -60,7 +60,7 @@ def read(address: str, registry: str, topic: str, schema: str, count: int) -> li
 
 
 def refusal(registry: str, topic: str) -> str:
-    """What the registry says to a schema that old records do not fit."""
+    """Return the registry's error for a schema that does not fit old records."""
     with RegistryClient(registry) as client:
         try:
             client.register(f"{topic}-value", Schema(WRONG))
@@ -70,9 +70,11 @@ def refusal(registry: str, topic: str) -> str:
 
 
 def write_without_schema(address: str, topic: str) -> str:
-    """What the broker says to a record without a schema."""
-    told: list[str] = []
+    """Return the broker's error for a record without a schema."""
+    errors_seen: list[str] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
-    producer.produce(topic, b"plain text", on_delivery=lambda error, _: told.append(error.name() if error else ""))
+    producer.produce(
+        topic, b"plain text", on_delivery=lambda error, _: errors_seen.append(error.name() if error else "")
+    )
     producer.flush(_FLUSH_S)
-    return told[0]
+    return errors_seen[0]

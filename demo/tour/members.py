@@ -1,7 +1,7 @@
-"""Members of one group, each of another client library and in a thread of its own.
+"""Members of one group, each with a different client library and in its own thread.
 
-They write down what they read and what they are assigned, and commit before they give a partition away or leave: so
-whatever one has read, no other reads again.
+They record the values that they read and their assignments, and commit before they lose a partition or leave: no
+member reads again what another has read.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Member:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit and leave."""
+        """Commit, leave the group, and wait for the thread."""
         self.stopping.set()
         self._thread.join()
 
@@ -51,7 +51,7 @@ class Member:
     def _read(self) -> None:
         raise NotImplementedError
 
-    def take(self, partitions: Iterable[Any]) -> None:
+    def set_assigned(self, partitions: Iterable[Any]) -> None:
         self.assigned = sorted(partition.partition for partition in partitions)
 
 
@@ -71,25 +71,25 @@ class ConfluentMember(Member):
                 "log_level": 0,
             }
         )
-        unsaved: dict[int, TopicPartition] = {}
+        uncommitted: dict[int, TopicPartition] = {}
 
         def commit() -> None:
-            if unsaved:
-                consumer.commit(offsets=list(unsaved.values()), asynchronous=False)
-                unsaved.clear()
+            if uncommitted:
+                consumer.commit(offsets=list(uncommitted.values()), asynchronous=False)
+                uncommitted.clear()
 
         def revoke(_: confluent_kafka.Consumer, __: list[TopicPartition]) -> None:
             commit()
             self.assigned = []
 
-        consumer.subscribe([self.topic], on_assign=lambda _, given: self.take(given), on_revoke=revoke)
+        consumer.subscribe([self.topic], on_assign=lambda _, given: self.set_assigned(given), on_revoke=revoke)
         try:
             while not self.stopping.is_set():
                 message = consumer.poll(POLL_S)
                 if message is not None and message.error() is None:
                     partition, offset = message.partition() or 0, message.offset() or 0
                     self.values.append(message.value() or b"")
-                    unsaved[partition] = TopicPartition(self.topic, partition, offset + 1)
+                    uncommitted[partition] = TopicPartition(self.topic, partition, offset + 1)
             commit()
         finally:
             consumer.close()
@@ -106,18 +106,18 @@ class KafkaPythonMember(Member):
             enable_auto_commit=False,
             partition_assignment_strategy=[KafkaPythonRange],
             heartbeat_interval_ms=HEARTBEAT_MS,
-            # It may lead the group before it knows the topic, and assigns nothing until it looks again.
+            # It may lead the group before it has the topic's metadata, and assigns nothing until it refreshes it.
             metadata_max_age_ms=1000,
         )
         consumer.subscribe([self.topic], listener=_Listener(self))
         try:
             while not self.stopping.is_set():
-                # kafka-python 3.0 can hang if a poll ends in the middle of a rebalance: it gets time.
+                # kafka-python 3.0 can hang if a poll ends during a rebalance: use a long time-out.
                 polled = consumer.poll(timeout_ms=1000)
                 for records in polled.values():
                     self.values += [record.value for record in records]
                 if polled:
-                    # It rebalances inside `poll` only, on a thread that may not wait for a commit.
+                    # It rebalances only inside `poll`, in a thread that must not wait for a commit: commit here.
                     consumer.commit()
         finally:
             consumer.close()
@@ -131,7 +131,7 @@ class _Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # kafka
         self._member.assigned = []
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        self._member.take(assigned)
+        self._member.set_assigned(assigned)
 
 
 class AioKafkaMember(Member):
@@ -158,7 +158,7 @@ class AioKafkaMember(Member):
                 member.assigned = []
 
             async def on_partitions_assigned(self, assigned: Any) -> None:
-                member.take(assigned)
+                member.set_assigned(assigned)
 
         consumer.subscribe([self.topic], listener=Listener())
         async with consumer:

@@ -1,4 +1,4 @@
-"""What the tour shows. A scene does one thing through clients, checks it, and says in a line what happened."""
+"""The scenes of the tour. A scene does one thing through clients, checks it, and returns a line about the result."""
 
 import threading
 import time
@@ -18,33 +18,33 @@ GROUP_PARTITIONS = 6
 SALES = 500_000
 SALES_PARTITIONS = 3
 CUSTOMERS = 500
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 class SceneError(Exception):
-    """What a scene promised did not happen."""
+    """An expectation of a scene was not met."""
 
 
-def expect(condition: bool, promise: str) -> None:
+def expect(condition: bool, expectation: str) -> None:
     if not condition:
-        raise SceneError(promise)
+        raise SceneError(expectation)
 
 
-def wait_until(condition: Callable[[], bool], promise: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def wait_until(condition: Callable[[], bool], expectation: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        expect(time.monotonic() < deadline, promise)
+        expect(time.monotonic() < deadline, expectation)
         time.sleep(0.05)
 
 
 def start(broker: Broker) -> str:
     """Start a broker with its schema registry"""
     seconds = broker.start()
-    return f"serving on {broker.address} after {seconds:.1f} s, in an empty directory"
+    return f"ready on {broker.address} after {seconds:.1f} s, in an empty directory"
 
 
 def produce_and_consume(broker: Broker) -> str:
-    """Three clients write, each with another codec, and each reads what another wrote"""
+    """Three clients write, each with a different codec, and each reads what another one wrote"""
     clients.create_topic(broker.address, "orders", 3)
     values = [b"order %d " % index + b"-" * 80 for index in range(RECORDS)]
     clients.produce_with_confluent(broker.address, "orders", values, "zstd")
@@ -60,8 +60,8 @@ def produce_and_consume(broker: Broker) -> str:
     return f"{3 * RECORDS:,} records: confluent-kafka zstd, aiokafka lz4, kafka-python gzip; all read alike"
 
 
-class Survivors:
-    """An idempotent producer that keeps on writing while its broker dies under it."""
+class SteadyProducer:
+    """An idempotent producer that keeps writing while its broker is killed."""
 
     def __init__(self, address: str) -> None:
         self.acknowledged: dict[bytes, int] = {}
@@ -86,7 +86,7 @@ class Survivors:
             self._producer.produce("survivors", b"%d" % index, partition=0, on_delivery=self._delivered)
             self._producer.poll(0)
             index += 1
-        if self._producer.flush(PATIENCE_S):
+        if self._producer.flush(TIMEOUT_S):
             self.failures.append("some records were never acknowledged")
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
@@ -97,7 +97,7 @@ class Survivors:
 
     def wait_for_more(self, count: int) -> None:
         goal = len(self.acknowledged) + count
-        wait_until(lambda: len(self.acknowledged) >= goal, "the producer gets on")
+        wait_until(lambda: len(self.acknowledged) >= goal, "the producer makes progress")
 
     def stop(self) -> None:
         self._stop.set()
@@ -107,7 +107,7 @@ class Survivors:
 def kill_and_restart(broker: Broker) -> str:
     """Kill the broker with SIGKILL while a producer writes, and start it again"""
     clients.create_topic(broker.address, "survivors")
-    producer = Survivors(broker.address)
+    producer = SteadyProducer(broker.address)
     try:
         for _ in range(KILLS):
             producer.wait_for_more(500)
@@ -119,39 +119,39 @@ def kill_and_restart(broker: Broker) -> str:
     stored = [(value, offset) for offset, value in clients.read_with_confluent(broker.address, "survivors")]
     expect(dict(stored) == producer.acknowledged, "every acknowledged record is at its offset")
     indexes = [int(value) for value, _ in stored]
-    expect(indexes == list(range(len(indexes))), "the records are in order, and none is there twice")
-    return f"{KILLS} kills; {len(stored):,} acknowledged records are there, in order, none lost, none twice"
+    expect(indexes == list(range(len(indexes))), "the records are in order, and none is duplicated")
+    return f"{KILLS} kills; {len(stored):,} acknowledged records are in order, none lost, none duplicated"
 
 
 def find_by_time(broker: Broker) -> str:
-    """Ask for the offset of a moment"""
+    """Look up an offset by timestamp"""
     moment_ms = 1_700_000_000_000
     clients.create_topic(broker.address, "history", retention_ms="-1")
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
     for index in range(1_000):
         producer.produce("history", b"%d" % index, partition=0, timestamp=moment_ms + index * 60_000)
-    expect(producer.flush(PATIENCE_S) == 0, "the records are delivered")
+    expect(producer.flush(TIMEOUT_S) == 0, "the records are delivered")
     found = clients.list_offset(broker.address, "history", OffsetSpec.for_timestamp(moment_ms + 700 * 60_000 - 1))
     expect(found == 700, "the offset is exact to the record")
     latest = clients.list_offset(broker.address, "history", OffsetSpec.max_timestamp())
     expect(latest == 999, "the newest timestamp is found")
-    return "700 minutes in: offset 700, exact to the record inside its batch"
+    return "minute 700: offset 700, exact to the record inside its batch"
 
 
 def compact(broker: Broker) -> str:
-    """Let the cleaner keep the newest value of each key"""
+    """Compact a topic to the newest value of each key"""
     clients.create_topic(
         broker.address, "prices", cleanup_policy="compact", segment_ms="500", min_cleanable_dirty_ratio="0.01"
     )
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
     for index in range(5_000):
         producer.produce("prices", b"%d" % index, b"article %d" % (index % 10), partition=0)
-    expect(producer.flush(PATIENCE_S) == 0, "the records are delivered")
+    expect(producer.flush(TIMEOUT_S) == 0, "the records are delivered")
 
     def remaining() -> int:
-        # The active segment is never cleaned; a record every now and then rolls it.
+        # The active segment is never cleaned: write a record from time to time, so that it is rolled.
         producer.produce("prices", b"last", b"the end", partition=0)
-        producer.flush(PATIENCE_S)
+        producer.flush(TIMEOUT_S)
         return sum(value != b"last" for _, value in clients.read_with_confluent(broker.address, "prices"))
 
     wait_until(lambda: remaining() == 10, "the cleaner keeps one record for each key")
@@ -159,7 +159,7 @@ def compact(broker: Broker) -> str:
 
 
 def expire(broker: Broker) -> str:
-    """Let retention delete what is old"""
+    """Delete old records by retention"""
     clients.create_topic(broker.address, "events", retention_ms="1000", segment_ms="500")
     clients.produce_with_confluent(broker.address, "events", [b"soon gone"] * 1_000, "none")
     wait_until(
@@ -170,7 +170,7 @@ def expire(broker: Broker) -> str:
 
 
 class Ticker:
-    """A producer that writes all the time, to all partitions of a topic."""
+    """A producer that writes continuously to all partitions of a topic."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.values: list[bytes] = []
@@ -189,21 +189,21 @@ class Ticker:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-        expect(self._producer.flush(PATIENCE_S) == 0, "the records are delivered")
+        expect(self._producer.flush(TIMEOUT_S) == 0, "the records are delivered")
 
 
 def shared_by(members: list[Member]) -> str:
-    """Wait until the members share all partitions fairly; who has which."""
+    """Wait until the members share all partitions evenly; return the assignments as text."""
 
-    def is_fair() -> bool:
+    def is_even() -> bool:
         for member in members:
             if member.failure is not None:
                 raise member.failure
         sizes = [len(member.assigned) for member in members]
-        every = sorted(partition for member in members for partition in member.assigned)
-        return every == list(range(GROUP_PARTITIONS)) and max(sizes) - min(sizes) <= 1
+        assigned = sorted(partition for member in members for partition in member.assigned)
+        return assigned == list(range(GROUP_PARTITIONS)) and max(sizes) - min(sizes) <= 1
 
-    wait_until(is_fair, "the members share the partitions fairly, each partition with one of them")
+    wait_until(is_even, "the members share the partitions evenly, and each partition has one member")
     return " | ".join(f"{member.library} {','.join(map(str, member.assigned))}" for member in members)
 
 
@@ -212,27 +212,27 @@ def rebalance(broker: Broker) -> str:
     clients.create_topic(broker.address, "ticks", GROUP_PARTITIONS)
     ticker = Ticker(broker.address, "ticks")
     first, second = ConfluentMember(broker.address, "ticks"), KafkaPythonMember(broker.address, "ticks")
-    everyone: list[Member] = [first, second]
+    members: list[Member] = [first, second]
     try:
-        steps = [shared_by(everyone)]
+        steps = [shared_by(members)]
         third = AioKafkaMember(broker.address, "ticks")
-        everyone.append(third)
-        steps.append(shared_by(everyone))
+        members.append(third)
+        steps.append(shared_by(members))
         first.stop()
         steps.append(shared_by([second, third]))
         ticker.stop()
-        wait_until(lambda: sum(len(member.values) for member in everyone) >= len(ticker.values), "every record is read")
+        wait_until(lambda: sum(len(member.values) for member in members) >= len(ticker.values), "every record is read")
     finally:
         ticker.stop()
-        for member in everyone:
+        for member in members:
             member.stop()
-    read = sorted(value for member in everyone for value in member.values)
+    read = sorted(value for member in members for value in member.values)
     expect(read == sorted(ticker.values), "every record is read by one member, and by one only")
     return f"{'; then '.join(steps)}. {len(read):,} records, each read exactly once in the group"
 
 
 def transact(broker: Broker) -> str:
-    """Money moves in transactions, some given up, while the broker is killed: readers see whole transfers"""
+    """Money moves in transactions, some aborted, while the broker is killed: readers see whole transfers"""
     clients.create_topic(broker.address, "transfers", ACCOUNTS)
     bank = Bank(broker.address, "transfers")
     try:
@@ -248,11 +248,11 @@ def transact(broker: Broker) -> str:
     seen = read_transfers(broker.address, "transfers", "read_committed")
     everything = read_transfers(broker.address, "transfers", "read_uncommitted")
     expect(bank.committed <= seen.keys(), "every committed transfer is seen")
-    expect(not bank.aborted & seen.keys(), "no transfer is seen that was given up")
-    expect(all(len(amounts) == 2 and not sum(amounts) for amounts in seen.values()), "no transfer is torn")
+    expect(not bank.aborted & seen.keys(), "no aborted transfer is seen")
+    expect(all(len(amounts) == 2 and not sum(amounts) for amounts in seen.values()), "every transfer is complete")
     return (
-        f"{len(seen)} transfers over {ACCOUNTS} partitions with {KILLS - 1} x kill -9: each seen once and whole, the "
-        f"balance is 0; {len(everything.keys() - seen.keys())} more are in the log, and hidden"
+        f"{len(seen)} transfers over {ACCOUNTS} partitions with {KILLS - 1} x kill -9: each seen once and complete, "
+        f"the balance is 0; {len(everything.keys() - seen.keys())} aborted ones are in the log, and hidden"
     )
 
 
@@ -265,12 +265,12 @@ def pass_through_columns(broker: Broker) -> str:
     sent = time.monotonic()
     found = columns.read(broker.address, "sales", SALES_PARTITIONS, SALES)
     elapsed = time.monotonic() - sent
-    expect(found.num_rows == SALES, "every row comes back, once")
+    expect(found.num_rows == SALES, "every row is read once")
     expect(columns.turnover(found) == columns.turnover(sales), "every shop's turnover is the same")
     spread = len(set(zip(found.column("key").to_pylist(), found.column("partition").to_pylist(), strict=True)))
     expect(spread == len(columns.turnover(sales)), "a shop's records are in one partition")
     return (
-        f"{SALES:,} rows in {sent - started:.1f} s and out in {elapsed:.1f} s, the libraries' start included; "
+        f"{SALES:,} rows in {sent - started:.1f} s and out in {elapsed:.1f} s, including the start of the libraries; "
         f"the turnover of {spread:,} shops agrees"
     )
 
@@ -282,14 +282,14 @@ def stop(broker: Broker) -> str:
     return f"SIGTERM, exit code 0 after {time.monotonic() - started:.1f} s"
 
 
-def agree_on_schemas(broker: Broker) -> str:
-    """Customers lose their fax numbers and get e-mail: old and new programs agree through the schema registry"""
-    place = (broker.address, broker.registry, "customers")
+def evolve_schemas(broker: Broker) -> str:
+    """Customers get e-mail instead of fax: old and new programs work together through the schema registry"""
+    target = (broker.address, broker.registry, "customers")
     clients.create_topic(broker.address, "customers", confluent_value_schema_validation="true")
-    customers.write_old(*place, CUSTOMERS)
-    customers.write_new(*place, CUSTOMERS)
+    customers.write_old(*target, CUSTOMERS)
+    customers.write_new(*target, CUSTOMERS)
     for schema, field, absent in ((customers.OLD, "faxNumber", "email"), (customers.NEW, "email", "faxNumber")):
-        found = customers.read(*place, schema, 2 * CUSTOMERS)
+        found = customers.read(*target, schema, 2 * CUSTOMERS)
         expect(sorted(each["id"] for each in found) == list(range(2 * CUSTOMERS)), "each customer is read once")
         expect(sum(each[field] is not None for each in found) == CUSTOMERS, f"half of them have a value in {field}")
         expect(not any(absent in each for each in found), f"a reader without {absent} does not see it")
@@ -309,7 +309,7 @@ SCENES = (
     rebalance,
     transact,
     pass_through_columns,
-    agree_on_schemas,
+    evolve_schemas,
     find_by_time,
     compact,
     expire,

@@ -1,4 +1,4 @@
-"""A bank in transactions: each transfer is two records in two partitions, which are read together or not at all."""
+"""A bank that uses transactions: a transfer is two records in two partitions, of which readers see both or none."""
 
 import threading
 from collections import defaultdict
@@ -12,7 +12,7 @@ _STEP_S = 0.005
 
 
 class Bank:
-    """Moves money between accounts, one per partition, until it is told to stop; gives up every fifth transfer."""
+    """Moves money between accounts, one per partition, until `stop`; aborts every fifth transfer."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.committed: set[int] = set()
@@ -42,7 +42,7 @@ class Bank:
             self.failure = error
 
     def _new_producer(self) -> Producer:
-        """The next instance of the same producer: it aborts what the one before may have left open."""
+        """Create the next instance of the producer, which aborts an open transaction of the one before."""
         producer = Producer({"bootstrap.servers": self._address, "transactional.id": "bank", "log_level": 0})
         producer.init_transactions(_TIMEOUT_S)
         return producer
@@ -70,7 +70,7 @@ class Bank:
 
 
 def read_transfers(address: str, topic: str, isolation_level: str) -> dict[int, list[int]]:
-    """The amounts of each transfer, as a reader with this isolation level sees them."""
+    """Return the amounts of each transfer, as a reader with this isolation level sees them."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,

@@ -1,4 +1,4 @@
--- try_ functions: what is no order, or has no amount, has no part in the revenue.
+-- try_cast returns null for a value that is no number: records without a valid amount are skipped.
 SELECT
   date(timestamp_millis(record.placed)) AS day,
   count(*) AS orders,

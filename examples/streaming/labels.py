@@ -1,4 +1,4 @@
-"""A transform in Python: a function of DataFrames that returns one."""
+"""A Python transform: a function that takes DataFrames and returns one."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its conventional name
