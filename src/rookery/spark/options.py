@@ -325,8 +325,8 @@ def _selection(given: _ParsedOptions) -> Selection:
 
 def _checked_pattern(text: str) -> str:
     with warnings.catch_warnings():
-        # `[a-z&&[^b]]` and `[a[b]]` mean something else in Python than in Java: there they match no valid topic name,
-        # so the query would silently read nothing.
+        # `[a-z&&[^b]]` and `[a[b]]` mean something else in Python than in Java: Python's re would match no valid topic
+        # name with them, and the query would silently read nothing.
         warnings.simplefilter("error", FutureWarning)
         try:
             re.compile(text)

@@ -46,5 +46,5 @@ def is_lasting_state(sqlstate: str | None) -> bool:
 
 
 def is_lasting_condition(condition: str | None) -> bool:
-    """`condition` may have a sub-condition after a dot."""
+    """Whether a condition of Spark is lasting. `condition` may have a sub-condition after a dot."""
     return condition is not None and condition.partition(".")[0] in _LASTING_CONDITIONS

@@ -43,7 +43,7 @@ def split_ranges(
         return parts
     total = sum(each.size for each in parts)
     short = {each for each in parts if _share(each.size, total, min_partitions) == 1}
-    # Short ranges take a task each, and only the others share what is left.
+    # Short ranges take a task each, and only the others share the remaining tasks.
     long_total = total - sum(each.size for each in short)
     wanted = max(min_partitions - len(short), 1)
     return _flatten([each] if each in short else _divide(each, _share(each.size, long_total, wanted)) for each in parts)

@@ -103,7 +103,7 @@ _KEY: Final = Node("string", {})
 
 
 def decimal_of(node: Node) -> DecimalType | None:
-    """Return the decimal type of a node. None if it is no decimal, or has attributes with which Avro ignores it."""
+    """Return the decimal type of a node; None if it is no decimal, or Avro ignores it for its invalid attributes."""
     if node.properties.get("logicalType") != "decimal" or node.type not in ("bytes", "fixed"):
         return None
     precision, scale = node.properties.get("precision"), node.properties.get("scale", 0)
