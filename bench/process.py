@@ -21,6 +21,12 @@ def rss_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
+def is_asleep(pid: int) -> bool:
+    """Whether the main thread of a process waits for an event."""
+    # The state follows the name, which is in parentheses and may hold anything.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def raise_open_files_limit() -> int:
     """Allow this process and its children as many open files as the system lets them have; the limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

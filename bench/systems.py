@@ -27,6 +27,7 @@ from bench.results import COMPILED, ROOKERY
 STOP_TIMEOUT_S = 400
 _FORMAT_TIMEOUT_S = 120
 _CLUSTER_ID = "rookery-bench-cluster1"
+_PROGRAM = ("-m", "rookery.cli.main")
 
 # Kafka 4's config/server.properties, without its addresses and directory.
 KAFKA_SETTINGS = {
@@ -95,6 +96,9 @@ class ProcessBroker:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def send_signal(self, number: signal.Signals) -> None:
+        self._child.send_signal(number)
+
     def log(self) -> str:
         """The end of what it wrote."""
         return self._log_path.read_text(errors="replace")[-2000:]
@@ -119,11 +123,14 @@ class ProcessBroker:
 
 
 class Rookery:
-    """`rookery start`, of this source tree or of a wheel that is installed beside another Python."""
+    """`rookery start`, of this source tree or of a wheel that is installed beside another Python.
 
-    def __init__(self, name: str = "rookery", python: str = sys.executable) -> None:
+    `command` is what runs `rookery`.
+    """
+
+    def __init__(self, name: str = ROOKERY, command: Sequence[str] = (sys.executable, *_PROGRAM)) -> None:
         self.name = name
-        self._python = python
+        self._command = command
 
     def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         """Rookery formats its directory when it first starts; a port is chosen.
@@ -136,7 +143,7 @@ class Rookery:
 
     def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
         port, _ = _ports(directory)
-        command = [self._python, "-m", "rookery.cli.main", "start"]
+        command = [*self._command, "start"]
         command += ["--data-dir", str(directory / "data"), "--listen", f"127.0.0.1:{port}"]
         for key, value in (settings or {}).items():
             command += ["--set", f"{key}={value}"]
@@ -254,7 +261,7 @@ def systems(names: list[str], *, jars: Path, compiled_python: Path) -> list[Syst
         elif name == COMPILED:
             if not compiled_python.exists():
                 raise FileNotFoundError(f"there is no {compiled_python}: run make compiled")
-            found.append(Rookery(COMPILED, str(compiled_python)))
+            found.append(Rookery(COMPILED, [str(compiled_python), *_PROGRAM]))
         elif name == ApacheKafka.name:
             found.append(ApacheKafka(jars))
         else:

@@ -64,7 +64,7 @@ def produce_frame(topic: str, partition: int, batch: bytes, *, acks: int = 1) ->
     return request_frame(ApiKey.PRODUCE, PRODUCE_VERSION, body)
 
 
-def fetch_frame(topic: str, offsets: list[int], partition_max_bytes: int) -> bytes:
+def fetch_frame(topic: str, offsets: list[int], partition_max_bytes: int, *, max_wait_ms: int = 500) -> bytes:
     """From every partition, its offset on."""
     partitions = [
         Message(
@@ -78,7 +78,7 @@ def fetch_frame(topic: str, offsets: list[int], partition_max_bytes: int) -> byt
     ]
     body = Message(
         replica_id=-1,
-        max_wait_ms=500,
+        max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=_FETCH_MAX_BYTES,
         isolation_level=0,
@@ -228,7 +228,7 @@ def _conversation(port: int, kind: str, topics: list[str] | None, partition: int
     return Conversation(port, frame, lambda reply: reply == frame, 8)
 
 
-def _decode(api_key: ApiKey, version: int, reply: bytes) -> Message:
+def decode_reply(api_key: ApiKey, version: int, reply: bytes) -> Message:
     frame = reply[_SIZE_BYTES:]
     _, position = parse_response_header(api_key, version, frame)
     return decode_response(api_key, version, frame, position)
@@ -240,20 +240,20 @@ def produce_error_position(topic: str) -> int:
 
 
 def _is_produced(reply: bytes) -> bool:
-    response = _decode(ApiKey.PRODUCE, PRODUCE_VERSION, reply)
+    response = decode_reply(ApiKey.PRODUCE, PRODUCE_VERSION, reply)
     return all(part.error_code == 0 for topic in response.responses for part in topic.partition_responses)
 
 
 def _is_metadata(names: list[str] | None) -> Callable[[bytes], bool]:
     def check(reply: bytes) -> bool:
-        found = _decode(ApiKey.METADATA, METADATA_VERSION, reply).topics
+        found = decode_reply(ApiKey.METADATA, METADATA_VERSION, reply).topics
         return bool(found) and (names is None or len(found) == len(names)) and all(not one.error_code for one in found)
 
     return check
 
 
 def _is_api_versions(reply: bytes) -> bool:
-    return bool(_decode(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, reply).error_code == 0)
+    return bool(decode_reply(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, reply).error_code == 0)
 
 
 def produce(
@@ -342,7 +342,7 @@ def _first_fetch_bytes(connection: socket.socket, frame: bytes, expected_bytes: 
     """The size of a whole reply, after a look into the first one."""
     connection.sendall(frame)
     reply = read_reply(connection)
-    response: Any = _decode(ApiKey.FETCH, FETCH_VERSION, reply)
+    response: Any = decode_reply(ApiKey.FETCH, FETCH_VERSION, reply)
     parts = [part for topic in response.responses for part in topic.partitions]
     if any(part.error_code for part in parts) or sum(len(part.records or b"") for part in parts) != expected_bytes:
         found = [(part.partition_index, part.error_code, len(part.records or b"")) for part in parts]
