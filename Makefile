@@ -39,6 +39,10 @@ RUNS ?= 200
 ROWS ?=
 ROUNDS ?= 3
 BENCH_ARGS ?=
+# Which operations `make cost` counts (all without it), whether it renews the baseline, and further arguments.
+OPERATIONS ?=
+UPDATE ?=
+COST_ARGS ?=
 # Further arguments of `make profile`, such as PROFILE_ARGS="--scenarios fetch --native"
 PROFILE_ARGS ?=
 
@@ -51,7 +55,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(PYTHON_VERSION)
 COMPILED := .cache/compiled$(if $(PYTHON_IS_CHOSEN),-$(PYTHON_VERSION))
 
-.PHONY: help setup check format test pythons fresh sim explore conformance sparks soak demo tour up bench profile wheel image compiled test-compiled docs stubs clean
+.PHONY: help setup check format test pythons fresh sim explore conformance sparks soak demo tour up bench cost profile wheel image compiled test-compiled docs stubs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +78,7 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: check ## The checks and the tests, with the Python clients' part of the conformance suite
+	scripts/cost-setup.sh
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(QUICK) and not spark" --ignore tests/test_tidy.py $(PYTEST_ARGS)
 	$(BIN)/pytest -q -m "$(QUICK) and spark" $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
 
@@ -114,6 +119,10 @@ up: $(INSTALLED) ## The whole platform on its usual ports, until Ctrl-C
 bench: $(INSTALLED) ## Side by side with Apache Kafka, written to docs/performance.md: make bench ROWS="produce/*"
 	scripts/bench-setup.sh .cache/java
 	$(BIN)/python -m bench --rows "$(ROWS)" --rounds $(ROUNDS) $(BENCH_ARGS)
+
+cost: $(INSTALLED) ## Instructions per request, compared with the baseline (docs/cost.md): make cost OPERATIONS="produce-*"; UPDATE=1 renews it
+	scripts/cost-setup.sh
+	$(BIN)/python -m bench.cost $(if $(OPERATIONS),--operations "$(OPERATIONS)") $(if $(UPDATE),--update) $(COST_ARGS)
 
 profile: $(INSTALLED) ## Flame graphs of the broker's hot paths, in .cache/profile
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)

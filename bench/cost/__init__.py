@@ -1,0 +1,1 @@
+"""`make cost`: the instructions that the broker executes per request, compared with a committed baseline."""
