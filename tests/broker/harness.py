@@ -44,7 +44,7 @@ _SIZE_PREFIX = 4
 
 class UnsyncedFile(OsFile):
     def sync(self) -> None:
-        """Tests that do not crash need not wait for the disk."""
+        """Do nothing: a test that does not crash needs no fsync."""
 
 
 class UnsyncedFiles(OsFiles):
@@ -79,7 +79,7 @@ class Broker:
         self._controller = controller
 
     def send(self, api_key: int, version: int, **fields: Any) -> Reply | Awaitable[Reply | None] | None:
-        """What the dispatcher answers to one request; the frame is overwritten afterwards, as a connection does."""
+        """Return the dispatcher's result for one request, and overwrite the frame, as a connection would."""
         frame = request_frame(api_key, version, **fields)
         answer = self.dispatcher.handle(memoryview(frame), self.connection)
         frame[:] = b"\xee" * len(frame)
@@ -94,9 +94,9 @@ class Broker:
         return decode(api_key, version, answer)
 
     def call_now(self, api_key: int, version: int, **fields: Any) -> Message:
-        """A call that must be answered in stage 1."""
+        """Return the response to a request that must be answered in stage 1, without waiting."""
         answer = self.send(api_key, version, **fields)
-        assert isinstance(answer, list), "the answer had to wait"
+        assert isinstance(answer, list), "the response had to wait"
         return decode(api_key, version, answer)
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> UUID:
@@ -124,7 +124,7 @@ class Broker:
         return found
 
     def append(self, topic: str, *values: bytes, partition: int = 0, **fields: Any) -> int:
-        """Put one batch into a log as the leader; the base offset."""
+        """Append one batch as the leader; return its base offset."""
         data = bytearray(batch(*values, **fields))
         appended = self.replica(topic, partition).append(
             data, acks=1, now_ms=self.services.clock.now_ms(), is_inspected=True
@@ -217,7 +217,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
 def play(
     path: Path, scene: Callable[[Broker], Coroutine[Any, Any, None]], defaults: Mapping[str, str], **config: str
 ) -> None:
-    """Run a scene with a broker. In the names in `config`, which go before `defaults`, dots are underscores."""
+    """Run `scene` with a broker. `config` takes precedence over `defaults`; its names have underscores for dots."""
 
     async def main() -> None:
         settings = {**defaults, **{key.replace("_", "."): value for key, value in config.items()}}
@@ -228,18 +228,18 @@ def play(
 
 
 async def settle() -> None:
-    """Let everything run that is ready."""
+    """Run all callbacks that are ready."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 def versions(key: ApiKey, since: int = 0) -> range:
-    """Those that are served."""
+    """Return the versions of an API that are served, from `since` on."""
     return range(max(SERVED[key].minimum, since), SERVED[key].maximum + 1)
 
 
 def request_frame(api_key: int, version: int, **fields: Any) -> bytearray:
-    """A request without its size, in memory that may be written to."""
+    """Return a request frame without its size field, in memory that can be overwritten."""
     body = encode_request(api_key, version, Message(**fields))
     header = RequestHeader(api_key, version, CORRELATION_ID, "test")
     return bytearray(encode_request_frame(header, body)[_SIZE_PREFIX:])
@@ -255,7 +255,7 @@ def decode(api_key: int, version: int, reply: Reply) -> Message:
 
 
 def joined(reply: Reply) -> bytes:
-    """The bytes that the connection would send."""
+    """Return the bytes that the connection would send."""
     return b"".join(
         part.file.read_at(part.position, part.size) if isinstance(part, FileSlice) else part for part in reply
     )

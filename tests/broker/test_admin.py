@@ -81,7 +81,7 @@ def test_validate_only_and_duplicates(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_time_out_answers_and_the_topic_still_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_time_out_the_topic_is_still_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         gate = asyncio.Event()
         original = Controller.create_topics
@@ -174,7 +174,7 @@ def configs_of(broker: Broker, kind: int, name: str, *keys: str) -> tuple[str, d
     (result,) = response.results
     found = {config.name: (config.value, config.config_source) for config in result.configs}
     assert all(config.documentation is None and config.synonyms == [] for config in result.configs)
-    assert result.error_message is not None, "empty where there is no error"
+    assert result.error_message is not None, "empty if there is no error"
     return ErrorCode(result.error_code).name, found
 
 
@@ -265,7 +265,7 @@ def test_init_producer_id(tmp_path: Path, fields: dict[str, Any], expected: Erro
     asyncio.run(main())
 
 
-def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
+def test_producer_ids_are_never_assigned_twice(tmp_path: Path) -> None:
     async def main() -> None:
         taken: list[int] = []
         for _ in range(2):

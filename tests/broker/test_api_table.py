@@ -1,4 +1,4 @@
-"""The table of APIs against what can be known elsewhere: the schemas, the handlers, Kafka's own tables."""
+"""Compares the table of APIs with the schemas, the handlers and Kafka's own tables."""
 
 import inspect
 import sys
@@ -31,7 +31,7 @@ def test_every_version_has_a_route() -> None:
 
 
 @pytest.mark.parametrize("api", ROWS)
-def test_a_row_has_one_handler_that_of_its_key(api: Api) -> None:
+def test_a_row_has_the_handler_of_its_key(api: Api) -> None:
     (handler,) = [handler for handler in (api.handle, api.handle_frame) if handler is not None]
     assert handler.__module__.split(".")[-1] == f"k{api.key:02}_{api.key.name.lower()}"
 
@@ -43,7 +43,7 @@ def test_responses_have_a_throttle_time_where_there_is_a_quota(api: Api) -> None
 
 
 def test_quotas() -> None:
-    """Kafka's: topics and partitions that are made and deleted count as mutations."""
+    """As in Kafka, creating and deleting topics and partitions counts as a controller mutation."""
     kinds = {api.key: api.quota for api in APIS.values() if api.quota is not Quota.REQUEST}
     assert kinds == {
         ApiKey.PRODUCE: Quota.PRODUCE,
@@ -55,7 +55,7 @@ def test_quotas() -> None:
     }
 
 
-def test_what_changes_metadata_is_forwarded() -> None:
+def test_apis_that_change_metadata_are_forwarded() -> None:
     forwarded = {api.key for api in APIS.values() if api.is_forwarded}
     assert forwarded == named(
         "CREATE_TOPICS",
@@ -65,16 +65,16 @@ def test_what_changes_metadata_is_forwarded() -> None:
         "INCREMENTAL_ALTER_CONFIGS",
         "UPDATE_FEATURES",
     )
-    asking = {
+    calls_controller = {
         api.key
         for api in APIS.values()
         if (handler := api.handle or api.handle_frame) is not None
         and "services.controller." in inspect.getsource(sys.modules[handler.__module__])
     }
-    assert asking == forwarded
+    assert calls_controller == forwarded
 
 
-def test_what_is_forwarded_is_served_by_controllers() -> None:
+def test_forwarded_apis_are_served_by_controllers() -> None:
     on_controllers = {api.key for api in APIS.values() if ListenerType.CONTROLLER in api.listeners}
     forwarded = {api.key for api in APIS.values() if api.is_forwarded}
     assert on_controllers - forwarded == named("FETCH", "API_VERSIONS", "DESCRIBE_CONFIGS", "DESCRIBE_CLUSTER")
@@ -82,7 +82,7 @@ def test_what_is_forwarded_is_served_by_controllers() -> None:
     assert all(ListenerType.BROKER in api.listeners for api in APIS.values())
 
 
-def test_everything_but_the_handshake_needs_a_permission() -> None:
+def test_all_apis_but_the_handshake_need_a_permission() -> None:
     assert {api.key for api in APIS.values() if not api.permissions} == {ApiKey.API_VERSIONS}
     assert APIS[ApiKey.CREATE_PARTITIONS].permissions == (Permission(AclOperation.ALTER, AclResourceType.TOPIC),)
 
@@ -102,7 +102,7 @@ def test_splits_begin_with_the_version_that_they_name() -> None:
 
 
 def test_authorized_operations() -> None:
-    """The operations that apply to a resource, as the bits that Kafka's clients read."""
+    """The operations that exist for a resource type, as the bits that Kafka's clients read."""
     assert authorized_operations(AclResourceType.TOPIC) == 0b1101_1111_1000
     assert authorized_operations(AclResourceType.GROUP) == 0b1101_0100_1000
     assert authorized_operations(AclResourceType.CLUSTER) == 0b1_1111_1010_0000

@@ -22,7 +22,7 @@ DESCRIPTIONS = versions(ApiKey.CONSUMER_GROUP_DESCRIBE)
 
 
 def play(path: Path, scene: Callable[[Broker, UUID], Coroutine[Any, Any, None]], **config: str) -> None:
-    """Run a scene with a coordinator at work and a topic `orders` of two partitions, whose id it is given."""
+    """Run `scene` with an active coordinator and the id of the topic `orders`, which has two partitions."""
 
     async def main(broker: Broker) -> None:
         await find_coordinator(broker)
@@ -75,7 +75,7 @@ def owned(response: Message) -> list[tuple[UUID, list[int]]]:
 
 
 @pytest.mark.parametrize("version", HEARTBEATS)
-def test_a_member_joins_lives_and_leaves(tmp_path: Path, version: int) -> None:
+def test_a_member_joins_heartbeats_and_leaves(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker, topic_id: UUID) -> None:
         joined = await join(broker, version)
         assert (joined.error_code, joined.error_message) == (ErrorCode.NONE, None)
@@ -94,7 +94,7 @@ def test_a_member_joins_lives_and_leaves(tmp_path: Path, version: int) -> None:
     play(tmp_path, scene)
 
 
-def test_only_old_clients_need_no_id(tmp_path: Path) -> None:
+def test_only_v0_accepts_an_empty_member_id(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: UUID) -> None:
         given = await join(broker, 0, member_id="")
         assert given.error_code == ErrorCode.NONE
@@ -108,7 +108,7 @@ def test_only_old_clients_need_no_id(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_pattern_follows_topics_as_they_are_created(tmp_path: Path) -> None:
+def test_a_pattern_matches_topics_that_are_created_later(tmp_path: Path) -> None:
     async def scene(broker: Broker, topic_id: UUID) -> None:
         joined = await join(broker, subscribed_topic_names=None, subscribed_topic_regex="or.*")
         assert owned(joined) == [(topic_id, [0, 1])]
@@ -140,7 +140,7 @@ def test_a_pattern_with_many_topics_is_matched_in_slices(tmp_path: Path, monkeyp
     play(tmp_path, scene)
 
 
-def test_settings_of_the_broker_count(tmp_path: Path) -> None:
+def test_the_brokers_settings_apply(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: UUID) -> None:
         joined = await join(broker)
         assert joined.heartbeat_interval_ms == 6000
@@ -226,7 +226,7 @@ async def commit(broker: Broker, version: int, member_epoch: int, member_id: str
     return code
 
 
-def test_a_group_of_the_other_protocol_is_not_called_missing(tmp_path: Path) -> None:
+def test_a_group_of_the_other_protocol_has_its_own_message(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: UUID) -> None:
         await join(broker)
         assert await commit(broker, 8, -1, "", group_id="classic") == 0
@@ -272,7 +272,7 @@ def test_offsets_are_fenced_by_the_member_epoch(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_restart_changes_nothing_for_the_members(tmp_path: Path) -> None:
+def test_members_keep_their_assignment_over_a_restart(tmp_path: Path) -> None:
     async def before(broker: Broker, _: UUID) -> None:
         await join(broker)
         await join(broker, member_id="b")
@@ -292,7 +292,7 @@ def test_a_restart_changes_nothing_for_the_members(tmp_path: Path) -> None:
     asyncio.run(again())
 
 
-def test_the_feature_is_there(tmp_path: Path) -> None:
+def test_the_feature_is_finalized(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: UUID) -> None:
         response = broker.call_now(ApiKey.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
         assert {feature.name: feature.max_version_level for feature in response.finalized_features}[

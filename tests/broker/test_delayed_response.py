@@ -1,4 +1,4 @@
-"""A parked response: exactly one completion, whatever comes first."""
+"""A delayed response completes exactly once: when it is woken, at its deadline, or when it is cancelled."""
 
 import asyncio
 from collections.abc import Callable, Set
@@ -12,7 +12,7 @@ from rookery.replication.pending import Pending
 A = TopicPartition("a", 0)
 
 
-def parked(
+def delayed(
     pending: Pending,
     *,
     is_ready: Callable[[Set[TopicPartition]], bool] = lambda changed: True,
@@ -22,23 +22,23 @@ def parked(
     return delay_response(pending, [A], timeout_ms=timeout_ms, is_ready=is_ready, finish=finish)
 
 
-def test_woken_or_expired() -> None:
+def test_a_wake_or_the_deadline_completes_it() -> None:
     async def main() -> None:
         pending = Pending(asyncio.get_running_loop())
-        woken = parked(pending)
+        woken = delayed(pending)
         pending.wake(A)
         assert await woken == "done"
-        assert await parked(pending, is_ready=lambda changed: False, timeout_ms=-5) == "done"
+        assert await delayed(pending, is_ready=lambda changed: False, timeout_ms=-5) == "done"
         assert len(pending) == 0
 
     asyncio.run(main())
 
 
-def test_cancelled_in_the_turn_in_which_it_is_woken() -> None:
+def test_cancelled_in_the_turn_of_its_wake() -> None:
     async def main() -> None:
         pending = Pending(asyncio.get_running_loop())
-        future = parked(pending, finish=lambda: str(fails()))
-        other = parked(pending)
+        future = delayed(pending, finish=lambda: str(fails()))
+        other = delayed(pending)
         pending.wake(A)
         future.cancel()
         assert await other == "done"
@@ -52,14 +52,14 @@ def fails(*_: object) -> bool:
     raise RuntimeError("a bug")
 
 
-def test_a_bug_in_one_response_does_not_hurt_others() -> None:
+def test_an_exception_in_one_response_does_not_affect_others() -> None:
     async def main() -> None:
         pending = Pending(asyncio.get_running_loop())
         futures = [
-            parked(pending, is_ready=fails),
-            parked(pending, finish=lambda: str(fails())),
-            parked(pending, finish=lambda: str(fails()), timeout_ms=0),
-            parked(pending),
+            delayed(pending, is_ready=fails),
+            delayed(pending, finish=lambda: str(fails())),
+            delayed(pending, finish=lambda: str(fails()), timeout_ms=0),
+            delayed(pending),
         ]
         pending.wake(A)
         for future in futures[:3]:

@@ -1,4 +1,4 @@
-"""What never reaches a handler: unknown APIs and versions, bytes that do not decode."""
+"""Requests that no handler gets: unknown APIs and versions, bytes that do not decode."""
 
 import asyncio
 import struct
@@ -26,7 +26,7 @@ def handle(broker: Broker, frame: bytes) -> object:
     ("api_key", "version"),
     [(99, 0), (-1, 0), (ApiKey.JOIN_GROUP, 5), (ApiKey.METADATA, 14), (ApiKey.FETCH, 3), (ApiKey.PRODUCE, 14)],
 )
-def test_what_is_not_served_closes_the_connection(tmp_path: Path, api_key: int, version: int) -> None:
+def test_an_unserved_version_closes_the_connection(tmp_path: Path, api_key: int, version: int) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             header = RequestHeader(api_key, version, CORRELATION_ID, "test")

@@ -1,4 +1,4 @@
-"""UpdateFeatures, and what features change for clients."""
+"""UpdateFeatures, and what clients see of the features."""
 
 import asyncio
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_clients_see_the_change_in_a_newer_epoch(tmp_path: Path) -> None:
             after, levels = finalized(broker)
             assert (after > between, TRANSACTION_VERSION in levels) == (True, False), "level 0 is not listed"
         async with running(tmp_path) as broker:
-            assert TRANSACTION_VERSION not in finalized(broker)[1], "a restart does not raise it"
+            assert TRANSACTION_VERSION not in finalized(broker)[1], "a restart does not raise the level"
             assert (await update(broker, (TRANSACTION_VERSION, 2, UPGRADE))).error_code == ErrorCode.NONE
             assert finalized(broker)[1][TRANSACTION_VERSION] == 2
 
@@ -64,7 +64,7 @@ def test_clients_see_the_change_in_a_newer_epoch(tmp_path: Path) -> None:
     ],
 )
 def test_one_error_for_all(tmp_path: Path, version: int, change: tuple[str, int, int], code: ErrorCode) -> None:
-    """Nothing of a refused request is done, and no feature has a result of its own."""
+    """A request with an error changes nothing, and its response has no results per feature."""
 
     async def main() -> None:
         async with running(tmp_path) as broker:
@@ -78,7 +78,7 @@ def test_one_error_for_all(tmp_path: Path, version: int, change: tuple[str, int,
     asyncio.run(main())
 
 
-def test_validating_changes_nothing(tmp_path: Path) -> None:
+def test_validate_only_changes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             image = broker.services.image

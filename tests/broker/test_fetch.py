@@ -53,11 +53,11 @@ def only(response: Message) -> Message:
 
 
 def bases(records: bytes) -> list[int]:
-    """The base offsets of whole batches."""
+    """Return the base offsets of the complete batches."""
     return [header.base_offset for _, header in iterate_headers(records)]
 
 
-def test_records_travel_as_file_slices(tmp_path: Path) -> None:
+def test_records_are_returned_as_file_slices(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -86,7 +86,7 @@ def test_limits(tmp_path: Path) -> None:
             assert read() == [4, 4, 4]
             assert read(partition_max_bytes=2 * size) == [2, 2, 2]
             assert read(max_bytes=6 * size) == [4, 2, 0]
-            # At least one batch overall, however small the limits are.
+            # The first batch is returned even if it exceeds the limits.
             assert read(max_bytes=1, partition_max_bytes=1) == [1, 0, 0]
             assert read(max_bytes=0) == [1, 0, 0]
 
@@ -232,7 +232,7 @@ def test_a_damaged_segment_is_reported_and_the_rest_is_served(tmp_path: Path) ->
 
 
 def test_a_log_whose_epochs_and_producers_cannot_be_rebuilt_is_reported(tmp_path: Path) -> None:
-    """They are read when they are first needed, which must not end the connection that needs them."""
+    """Both are read on first use. The error must not close the connection of the request that needs them."""
 
     async def main() -> None:
         async with running(tmp_path) as broker:
@@ -336,7 +336,7 @@ def poll(broker: Broker, *topics: tuple[str | UUID, list[Message]], **more: Any)
     return broker.send(ApiKey.FETCH, VERSION, **fields(*topics, **{"max_wait_ms": 60_000, **more}))
 
 
-def test_long_poll_wakes_on_append(tmp_path: Path) -> None:
+def test_an_append_wakes_a_long_poll(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", partitions=2)
@@ -349,7 +349,7 @@ def test_long_poll_wakes_on_append(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_followers_wake_on_records_that_are_not_committed(tmp_path: Path) -> None:
+def test_uncommitted_records_wake_followers(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -398,7 +398,7 @@ def test_long_poll_ends_at_its_deadline(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_long_poll_ends_when_the_topic_goes(tmp_path: Path) -> None:
+def test_long_poll_ends_when_the_topic_is_deleted(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -422,7 +422,7 @@ def test_long_poll_ends_when_the_epoch_changes(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_error_cuts_the_wait_short_but_a_missing_topic_does_not(tmp_path: Path) -> None:
+def test_an_error_ends_the_wait_but_a_missing_topic_does_not(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -460,7 +460,7 @@ def test_lost_connection_leaves_no_waiter(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_min_bytes_zero_is_answered_at_once(tmp_path: Path) -> None:
+def test_min_bytes_zero_does_not_wait(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -482,7 +482,7 @@ _STEPS = st.lists(
 
 
 class IncrementalReader:
-    """A consumer that keeps a session, and what it knows of each partition."""
+    """A consumer with a session, and the state of each partition that it has received."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -525,7 +525,7 @@ class IncrementalReader:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
-def test_incremental_fetches_tell_what_full_ones_would(
+def test_incremental_fetches_return_the_same_as_full_ones(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
 ) -> None:
     async def main() -> None:

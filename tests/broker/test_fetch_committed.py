@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets with read_committed: the last stable offset, the aborted list, and waking up by a marker."""
+"""Fetch and ListOffsets with read_committed: last stable offset, aborted transactions, wakes by markers."""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +39,7 @@ def aborted(result: Message) -> list[tuple[int, int]]:
     return [(item.producer_id, item.first_offset) for item in result.aborted_transactions]
 
 
-def test_readers_stop_at_the_last_stable_offset_and_hear_what_to_skip(tmp_path: Path) -> None:
+def test_readers_stop_at_the_last_stable_offset_and_get_the_aborted_transactions(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -62,7 +62,7 @@ def test_readers_stop_at_the_last_stable_offset_and_hear_what_to_skip(tmp_path: 
     asyncio.run(main())
 
 
-def test_the_list_is_no_longer_than_what_is_read(tmp_path: Path) -> None:
+def test_the_aborted_list_covers_only_the_records_read(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", index_interval_bytes="100")

@@ -81,7 +81,7 @@ def fetch(
     return error_code, answered_id, [partition.key for partition, _ in selected]
 
 
-def test_full_fetch_makes_a_session_and_incremental_answers_only_changes() -> None:
+def test_full_fetch_makes_a_session_and_incremental_ones_return_only_changes() -> None:
     sessions = make()
     session_id = create(sessions, ("a", 0), ("b", 0))
     assert session_id == 100
@@ -103,7 +103,7 @@ def test_full_fetch_makes_a_session_and_incremental_answers_only_changes() -> No
         Read(diverging_epoch=(1, 2)),
     ],
 )
-def test_what_must_be_answered(read: Read) -> None:
+def test_reads_that_must_be_in_the_response(read: Read) -> None:
     sessions = make()
     session_id = create(sessions, ("a", 0))
     assert fetch(sessions, session_id, 1, {("a", 0): read})[2] == [("a", 0)]
@@ -137,7 +137,7 @@ def test_session_errors() -> None:
     assert open_fetch(sessions, session_id, 1).error_code is ErrorCode.NONE
 
 
-def test_a_second_request_of_the_same_epoch_while_the_first_waits_is_refused() -> None:
+def test_a_second_request_of_the_same_epoch_while_the_first_waits_is_an_error() -> None:
     sessions = make()
     session_id = create(sessions, ("a", 0))
     first = open_fetch(sessions, session_id, 1)
@@ -173,7 +173,7 @@ def test_ids_name_partitions_without_names() -> None:
     assert [partition.topic for partition in context.partitions] == [None]
 
 
-def test_no_room_means_no_session() -> None:
+def test_no_session_if_all_slots_are_taken() -> None:
     sessions = make(slots_max=1)
     first = create(sessions, ("a", 0))
     assert create(sessions, ("b", 0), ("b", 1), now_ms=500) == NO_SESSION_ID
@@ -274,7 +274,7 @@ class IncrementalEqualsFull(RuleBasedStateMachine):
 
     @rule()
     def broker_restarts(self) -> None:
-        # Ids are random: one from before the restart hardly ever names a session after it.
+        # Ids are random: an id from before the restart almost never names a session after it.
         self.restarts += 1
         self.sessions = make(slots_max=2, first_id=1_000_000 * self.restarts)
 
@@ -338,12 +338,12 @@ def test_partitions_of_all_sessions_are_bounded_together() -> None:
     assert NO_SESSION_ID not in (first, second)
     assert create(sessions, *keys(1)) == NO_SESSION_ID
     assert sessions.partition_count == 10
-    # What a session forgets is free for another.
+    # Partitions that a session forgets are available to another one.
     open_fetch(sessions, first, 1, forgotten=keys(1))
     assert create(sessions, *keys(1)) != NO_SESSION_ID
 
 
-def test_a_large_session_takes_the_place_of_several_stale_ones_but_never_more_than_there_is() -> None:
+def test_a_large_session_evicts_several_stale_ones_up_to_the_bound() -> None:
     sessions = bounded(10)
     for _ in range(5):
         create(sessions, *keys(2))

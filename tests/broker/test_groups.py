@@ -1,4 +1,4 @@
-"""Group requests through the dispatcher, as frames: every version, and what differs between them."""
+"""Group requests through the dispatcher, as frames, in every version, and the differences between versions."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -48,7 +48,7 @@ def join(broker: Broker, version: int = 9, **fields: Any) -> Coroutine[Any, Any,
 
 
 async def join_known(broker: Broker, version: int = 9, **fields: Any) -> Message:
-    """Join, and again with the id where one is given first."""
+    """Join; if the response assigns a member id first, join again with it."""
     response = await join(broker, version, **fields)
     if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         response = await join(broker, version, **(fields | {"member_id": response.member_id}))
@@ -415,7 +415,7 @@ def test_two_members_wait_for_each_other(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_an_empty_group_id_is_refused(tmp_path: Path) -> None:
+def test_an_empty_group_id_is_an_error(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         no_member = Message(member_id="", generation_id=-1)
         assert (await join(broker, group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
@@ -463,7 +463,7 @@ def test_members_and_offsets_survive_a_restart(tmp_path: Path, codec: str) -> No
     asyncio.run(main())
 
 
-def test_while_it_loads_the_coordinator_says_so(tmp_path: Path) -> None:
+def test_requests_to_a_loading_coordinator(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, config=CONFIG) as broker:
             await find_coordinator(broker)
@@ -471,7 +471,7 @@ def test_while_it_loads_the_coordinator_says_so(tmp_path: Path) -> None:
         async with running(tmp_path, config=CONFIG) as broker:
             runtime = broker.services.groups.runtime
             runtime.apply(EMPTY_IMAGE)
-            # It begins to load, and there is no turn of the event loop before the requests.
+            # The load begins, and the event loop does not run before the requests.
             runtime.apply(broker.services.image)
             loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             assert broker.call_now(ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[]).error_code == loading
@@ -479,7 +479,7 @@ def test_while_it_loads_the_coordinator_says_so(tmp_path: Path) -> None:
             assert broker.call_now(ApiKey.OFFSET_FETCH, 7, **request).error_code == loading
             refused = broker.call_now(ApiKey.DESCRIBE_GROUPS, 6, groups=["g"], include_authorized_operations=False)
             assert refused.groups[0].error_code == loading
-            # Members hear nothing that would make them give up.
+            # No response makes a member leave the group.
             heartbeat = {"group_id": "g", "generation_id": 1, "member_id": "anybody", "group_instance_id": None}
             assert broker.call_now(ApiKey.HEARTBEAT, 4, **heartbeat).error_code == ErrorCode.NONE
             await runtime.wait_until_loaded()

@@ -1,4 +1,4 @@
-"""Produce to topics that want a look at the records: what is done at once, what later, and in what order."""
+"""Produce to topics whose records are inspected: which batches in stage 1, which later, and in which order."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ MANY = 20 * RECORDS_PER_SLICE
 
 
 def play(path: Path, scene: Callable[[Broker], Coroutine[Any, Any, None]], **configs: str) -> None:
-    """A broker with the topic "orders", of five partitions, that takes no keyless and no old records."""
+    """Run `scene` with a broker and the topic "orders": five partitions, which reject keyless and old records."""
 
     async def main(broker: Broker) -> None:
         limits = {"cleanup_policy": "compact", "message_timestamp_before_max_ms": "1000"}
@@ -63,7 +63,7 @@ async def answered(task: "asyncio.Task[Reply | None]") -> list[Message]:
 
 
 def produce(broker: Broker, *records: tuple[int, bytes]) -> list[Message]:
-    """A request that is answered at once."""
+    """Send a request that must be answered in stage 1; return its results."""
     return results(broker.call_now(ApiKey.PRODUCE, VERSION, **fields(*records)))
 
 
@@ -76,7 +76,7 @@ def few(broker: Broker, **more: Any) -> bytes:
 
 
 class Probe:
-    """Counts the loop's turns, and the records that are read in each."""
+    """Counts the turns of the event loop, and the records that are read in each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.turn = 0
@@ -109,9 +109,7 @@ class Probe:
         return payload
 
 
-def test_very_many_records_are_read_a_few_at_each_turn_of_the_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_records_are_read_a_few_per_turn_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = Probe(monkeypatch)
 
     async def scene(broker: Broker) -> None:
@@ -127,12 +125,12 @@ def test_very_many_records_are_read_a_few_at_each_turn_of_the_loop(
         assert max(probe.records_by_turn.values()) <= RECORDS_PER_SLICE
         assert probe.open_at_once == 1, "memory does not grow with the number of batches"
         assert len(probe.threads) == 6
-        assert threading.get_ident() not in probe.threads, "decompressed outside of the loop"
+        assert threading.get_ident() not in probe.threads, "decompressed in worker threads"
 
     play(tmp_path, scene)
 
 
-def test_a_request_with_many_small_batches_has_one_effort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_small_batches_of_a_request_share_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = Probe(monkeypatch)
 
     async def scene(broker: Broker) -> None:
@@ -149,7 +147,7 @@ def test_a_request_with_many_small_batches_has_one_effort(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_all_bad_records_are_named(tmp_path: Path, waits: bool) -> None:
+def test_all_invalid_records_are_reported(tmp_path: Path, waits: bool) -> None:
     async def scene(broker: Broker) -> None:
         now_ms = broker.services.clock.now_ms()
         count = MANY if waits else 100
@@ -163,7 +161,7 @@ def test_all_bad_records_are_named(tmp_path: Path, waits: bool) -> None:
     play(tmp_path, scene)
 
 
-def test_an_answer_names_no_more_than_some_thousand_records(tmp_path: Path) -> None:
+def test_the_number_of_reported_records_is_bounded(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         bad = many(broker, key=None, count=RECORD_ERRORS_MAX - 1)
         found = await answered(send(broker, *((index, bad) for index in range(4))))
@@ -173,7 +171,7 @@ def test_an_answer_names_no_more_than_some_thousand_records(tmp_path: Path) -> N
     play(tmp_path, scene)
 
 
-def test_no_batch_of_a_producer_passes_one_that_is_looked_into(tmp_path: Path) -> None:
+def test_later_batches_of_a_producer_wait_for_an_inspection(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0}
         first = send(broker, (0, many(broker, base_sequence=0, **producer)))
@@ -182,7 +180,7 @@ def test_no_batch_of_a_producer_passes_one_that_is_looked_into(tmp_path: Path) -
         found = [(await answered(task))[0] for task in (first, second, third)]
         assert [(result.error_code, result.base_offset) for result in found] == [(0, 0), (0, MANY), (0, MANY + 1)]
         (result,) = produce(broker, (0, few(broker, base_sequence=2 * MANY + 1, **producer)))
-        assert result.base_offset == 2 * MANY + 1, "at once again"
+        assert result.base_offset == 2 * MANY + 1, "answered in stage 1 again"
 
     play(tmp_path, scene)
 
@@ -198,7 +196,7 @@ def test_other_partitions_and_connections_do_not_wait(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_batch_that_is_acknowledged_while_another_is_looked_into(tmp_path: Path) -> None:
+def test_a_batch_that_is_acknowledged_during_the_inspection_of_another(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         replica = broker.replica("orders", 0)
         lead_with_follower(replica)
@@ -212,7 +210,7 @@ def test_a_batch_that_is_acknowledged_while_another_is_looked_into(tmp_path: Pat
     play(tmp_path, scene)
 
 
-def test_a_topic_that_is_deleted_while_its_batch_is_looked_into(tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_during_the_inspection_of_its_batch(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         task = send(broker, (0, many(broker)))
         topics = [Message(name="orders", topic_id=NO_TOPIC_ID)]

@@ -8,17 +8,17 @@ TOPIC_ID = UUID(int=7)
 ANSWER = MetadataResponseTopic(error_code=0, name="a", partitions=[])
 
 
-def test_an_answer_is_known_until_the_image_changes() -> None:
+def test_a_response_is_cached_until_the_image_changes() -> None:
     known, image = KnownAnswers().api_versions, ClusterImage()
     assert known.find(image, "kind") is None
     kept = known.keep(image, "kind", ApiVersionsResponse(error_code=1, api_keys=[]))
     assert known.find(image, "kind") is kept
     assert known.find(image, "other kind") is None
     assert known.find(ClusterImage(), "kind") is None
-    assert known.find(image, "kind") is None, "what is known is of one image at a time"
+    assert known.find(image, "kind") is None, "the cache holds the responses of one image"
 
 
-def test_the_number_of_answers_is_bounded() -> None:
+def test_the_number_of_cached_responses_is_bounded() -> None:
     known, image = KnownAnswers().api_versions, ClusterImage()
     for kind in range(1000):
         assert known.find(image, kind) is None
@@ -26,7 +26,7 @@ def test_the_number_of_answers_is_bounded() -> None:
     assert len(known._answers) <= 256
 
 
-def test_topics_are_known_until_the_brokers_change() -> None:
+def test_topics_are_cached_until_the_brokers_change() -> None:
     known = KnownAnswers()
     topic = TopicImage("a", TOPIC_ID)
     image = ClusterImage(topics={"a": topic})
@@ -37,7 +37,7 @@ def test_topics_are_known_until_the_brokers_change() -> None:
     assert known.topics(ClusterImage(topics={"a": topic}, brokers={}), "kind") == {}
 
 
-def test_deleted_topics_are_swept_out() -> None:
+def test_deleted_topics_are_removed_from_the_cache() -> None:
     known, image = KnownAnswers(), ClusterImage()
     answers = known.topics(image, "kind")
     for number in range(200):

@@ -25,7 +25,7 @@ async def metadata(broker: Broker, *names: str, version: int = 12, create: bool 
     return {topic.name: topic for topic in response.topics}
 
 
-def test_missing_topics_are_created_and_answered_at_once(tmp_path: Path) -> None:
+def test_missing_topics_are_created_and_described_in_the_response(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, config={"num.partitions": "3"}) as broker:
             topics = await metadata(broker, "new", "bad name", "__cluster_metadata", "__consumer_offsets")
@@ -41,7 +41,7 @@ def test_missing_topics_are_created_and_answered_at_once(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_two_clients_may_ask_for_one_new_topic_at_once(tmp_path: Path) -> None:
+def test_two_clients_may_request_one_new_topic_concurrently(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             first, second = await asyncio.gather(metadata(broker, "new"), metadata(broker, "new"))
@@ -201,13 +201,13 @@ def test_describe_topic_partitions_errors(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_disk_that_fails_while_it_is_described_is_listed_so(tmp_path: Path) -> None:
+def test_a_disk_that_fails_while_it_is_described_is_listed_as_failed(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, directories=2) as broker:
             await broker.create_topic("orders", partitions=2)
             broker.append("orders", b"a")
             broker.replica("orders").log.roll()
-        # Without it, the sizes of segments are looked up when they are asked for.
+        # Without it, the sizes of segments are read from the disk when they are requested.
         (tmp_path / "disk0" / MANIFEST_FILE).unlink()
         async with running(tmp_path, directories=2) as broker:
             log = broker.replica("orders").log

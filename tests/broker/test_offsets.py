@@ -1,4 +1,4 @@
-"""ListOffsets, DeleteRecords and OffsetForLeaderEpoch beyond their plain successes."""
+"""ListOffsets, DeleteRecords and OffsetForLeaderEpoch: errors, high watermarks and epochs."""
 
 import asyncio
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_list_offsets_errors(tmp_path: Path, arguments: dict[str, Any], expected
     asyncio.run(main())
 
 
-def test_a_partition_asked_for_twice_is_refused(tmp_path: Path) -> None:
+def test_a_partition_requested_twice_is_an_error(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", partitions=2)
@@ -115,7 +115,7 @@ def test_delete_records(tmp_path: Path) -> None:
             broker.append("orders", b"a", b"b", b"c", b"d")
             assert delete_records(broker, 2) == (ErrorCode.NONE, 2)
             assert list_offset(broker, -2).offset == 2
-            # Never back.
+            # The log start does not move back.
             assert delete_records(broker, 1) == (ErrorCode.NONE, 2)
             assert delete_records(broker, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
             assert delete_records(broker, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)

@@ -1,4 +1,4 @@
-"""Produce: acknowledgements, duplicates, refusals, and what makes an answer wait."""
+"""Produce: acknowledgements, duplicates, errors, and what a response waits for."""
 
 import asyncio
 import struct
@@ -112,7 +112,7 @@ def flipped(data: bytes) -> bytes:
     ],
     ids=["null", "empty", "two", "crc", "cut", "control", "large", "future", "transactional"],
 )
-def test_refused_batches(tmp_path: Path, records: bytes | None, expected: ErrorCode) -> None:
+def test_rejected_batches(tmp_path: Path, records: bytes | None, expected: ErrorCode) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", max_message_bytes="1000")
@@ -124,7 +124,7 @@ def test_refused_batches(tmp_path: Path, records: bytes | None, expected: ErrorC
     asyncio.run(main())
 
 
-def test_old_message_format_is_refused(tmp_path: Path) -> None:
+def test_old_message_format_is_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -135,7 +135,7 @@ def test_old_message_format_is_refused(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_keyless_records_on_a_compacted_topic_are_all_named(tmp_path: Path) -> None:
+def test_all_keyless_records_on_a_compacted_topic_are_reported(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", cleanup_policy="compact")
@@ -156,7 +156,7 @@ def test_zstd_needs_v7(tmp_path: Path, version: int, expected: ErrorCode) -> Non
     asyncio.run(main())
 
 
-def test_log_append_time_is_answered(tmp_path: Path) -> None:
+def test_log_append_time_is_in_the_response(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", message_timestamp_type="LogAppendTime")
@@ -177,7 +177,7 @@ def test_log_append_time_is_answered(tmp_path: Path) -> None:
         ({"topic": "__consumer_offsets"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_refused_partitions(tmp_path: Path, changes: dict[str, Any], expected: ErrorCode) -> None:
+def test_partitions_with_an_error(tmp_path: Path, changes: dict[str, Any], expected: ErrorCode) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -217,7 +217,7 @@ def test_one_partition_fails_alone(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_acks_zero_has_no_answer_and_closes_on_error(tmp_path: Path) -> None:
+def test_acks_zero_has_no_response_and_closes_on_error(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -237,7 +237,7 @@ def old_request(version: int, *, acks: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_old_versions_are_refused(tmp_path: Path, version: int) -> None:
+def test_old_versions_are_unsupported(tmp_path: Path, version: int) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             reply = broker.dispatcher.handle(memoryview(bytearray(old_request(version))), broker.connection)
@@ -252,7 +252,7 @@ def test_old_versions_are_refused(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_truncated_or_silent_old_requests_close(tmp_path: Path, cut: int) -> None:
+def test_old_requests_that_are_truncated_or_have_acks_zero_close(tmp_path: Path, cut: int) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             for frame in (old_request(1)[:-cut], old_request(1, acks=0)):
@@ -263,7 +263,7 @@ def test_truncated_or_silent_old_requests_close(tmp_path: Path, cut: int) -> Non
 
 
 def have_followers(broker: Broker, *, isr: tuple[int, ...], epoch: int = 0) -> None:
-    """Pretend that the controller put other replicas beside ours."""
+    """Make this node the leader of a partition with two more replicas."""
     broker.replica("orders").state.set_leader(1, leader_epoch=epoch, partition_epoch=1, replicas=(1, 2, 3), isr=isr)
 
 
@@ -280,9 +280,9 @@ def test_min_insync_replicas(tmp_path: Path, acks: int, expected: ErrorCode) -> 
 
 
 async def waiting(answer: Reply | Awaitable[Reply | None] | None) -> "asyncio.Task[Reply | None]":
-    """Stage 2 as the connection runs it."""
+    """Run stage 2 of a request as the connection does."""
     assert answer is not None
-    assert not isinstance(answer, list), "the answer did not wait"
+    assert not isinstance(answer, list), "the response did not wait"
     task: asyncio.Task[Reply | None] = asyncio.ensure_future(answer)
     await settle()
     return task
@@ -342,7 +342,7 @@ async def produce_over_elections(broker: Broker, *, acks: int) -> set[bytes]:
 
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_an_append_of_a_former_epoch_is_not_acknowledged(tmp_path: Path, acks: int) -> None:
-    """Epoch 6, a truncation and epoch 7 before the request is looked at: its offset is committed with other records."""
+    """Epoch 6, a truncation and epoch 7 before the waiter runs: its offset is committed with other records."""
 
     async def main() -> None:
         async with running(tmp_path) as broker:
@@ -389,7 +389,7 @@ def test_deleting_the_topic_ends_the_wait(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_lost_connection_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_lost_connection_leaves_no_waiter(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -445,7 +445,7 @@ def test_flush_messages_delays_acks_and_visibility_and_groups_flushes(tmp_path: 
             offsets = [(await result_of(task)).base_offset for task in (first, *others)]
             assert offsets == list(range(6))
             assert broker.replica("orders").state.high_watermark == 6
-            # One for the first record, one for all that came meanwhile.
+            # One fsync for the first record, one for all records that arrived during it.
             assert len(files.syncs) == 2
 
     asyncio.run(main())
@@ -465,7 +465,7 @@ class BrokenFile(UnsyncedFile):
 
 
 class BrokenFiles(UnsyncedFiles):
-    """A disk that fails from some moment on."""
+    """A disk that fails when the test says so."""
 
     def __init__(self) -> None:
         self.broken = Event()
@@ -476,7 +476,7 @@ class BrokenFiles(UnsyncedFiles):
         return file
 
 
-def test_full_disk_is_a_storage_error_and_other_disks_go_on(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_storage_error_and_other_disks_work(tmp_path: Path) -> None:
     async def main() -> None:
         files = BrokenFiles()
         async with running(tmp_path, files=files, directories=2) as broker:

@@ -1,4 +1,4 @@
-"""Requests that are answered in pieces: the cuts lose nothing, and the joined answer is that of the whole request."""
+"""Requests that are handled in pieces: no item is lost, and the joined response is that of the whole request."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def offsets(count: int) -> Message:
     return Message(name="t", partitions=partitions)
 
 
-# With something in each that does not fit into one piece, and here and there an item that is missing or given twice.
+# Each has too many items for one piece; some have an item that does not exist, or that is given twice.
 REQUESTS: list[tuple[ApiKey, int, dict[str, Any]]] = [
     (ApiKey.LIST_OFFSETS, 7, {"replica_id": -1, "isolation_level": 0, "topics": [offsets(2), offsets(MANY)]}),
     (
@@ -105,7 +105,7 @@ REQUESTS: list[tuple[ApiKey, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("api_key", "version", "fields"), REQUESTS, ids=lambda value: getattr(value, "name", ""))
-def test_the_joined_answer_is_that_of_the_whole_request(
+def test_the_joined_response_is_that_of_the_whole_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: ApiKey, version: int, fields: dict[str, Any]
 ) -> None:
     async def main() -> None:
@@ -173,7 +173,7 @@ def _is_path(shape: Sequence[FieldShape], path: Sequence[str]) -> bool:
     return found is not None and found.is_array and (len(path) == 1 or _is_path(found.fields, path[1:]))
 
 
-def test_a_request_of_many_bytes_is_decoded_apart_from_the_event_loop(tmp_path: Path) -> None:
+def test_a_request_of_many_bytes_is_decoded_in_a_worker_thread(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("t")

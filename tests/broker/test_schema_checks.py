@@ -1,4 +1,4 @@
-"""Produce to topics that check schema ids: what passes, what is refused and how, who waits for whom."""
+"""Produce to topics that check schema ids: what is accepted, the errors, and the order of batches that wait."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -32,7 +32,7 @@ ORDERS = "orders-value"
 
 @pytest.fixture(autouse=True)
 def _long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the machine does meanwhile, a gate that will be opened is waited for."""
+    """Wait long enough for a gate that the test opens, also on a slow machine."""
     monkeypatch.setattr(schema_checks, "CATCH_UP_SECONDS_MAX", 30)
 
 
@@ -42,7 +42,7 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Schemas:
-    """What is registered, as a test says; `catch_up` brings in `news` when the gate is open."""
+    """The registered schemas of a test; `catch_up` adds `news` when the gate is open."""
 
     def __init__(self, **ids: int) -> None:
         self.registered = {(subject.replace("_", "-"), schema_id) for subject, schema_id in ids.items()}
@@ -72,7 +72,7 @@ def framed(schema_id: int, text: bytes = b"body") -> bytes:
 
 
 def play(path: Path, scene: Callable[[Broker, Schemas], Coroutine[Any, Any, None]], **configs: str) -> None:
-    """A broker with the topic "orders", whose values are checked, and schema 1 for them."""
+    """Run `scene` with a broker and the topic "orders", whose values are checked; schema 1 is registered for them."""
 
     async def main(broker: Broker) -> None:
         schemas = Schemas(orders_value=1)
@@ -95,12 +95,12 @@ def results(response: Message) -> list[Message]:
 
 
 def produce(broker: Broker, *records: tuple[int, bytes | None]) -> list[Message]:
-    """A request that is answered at once."""
+    """Send a request that must be answered in stage 1; return its results."""
     return results(broker.call_now(ApiKey.PRODUCE, VERSION, **fields(*records)))
 
 
 def send(broker: Broker, *records: tuple[int, bytes | None], **more: Any) -> "asyncio.Task[Reply | None]":
-    """A request that waits, run as the connection runs it."""
+    """Send a request that waits, and run it as the connection does."""
     answer = broker.send(ApiKey.PRODUCE, VERSION, **fields(*records, **more))
     assert answer is not None
     assert not isinstance(answer, list), "the answer did not wait"
@@ -160,7 +160,7 @@ def test_records_without_a_value_pass(tmp_path: Path) -> None:
     ],
     ids=["empty", "short", "magic", "text", "unknown", "negative"],
 )
-def test_refused_values(tmp_path: Path, codec: Codec, value: bytes, reason: str) -> None:
+def test_rejected_values(tmp_path: Path, codec: Codec, value: bytes, reason: str) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         result = await outcome(broker, batch(framed(1), framed(1), value, framed(1), value, codec=codec))
         assert result.error_code == ErrorCode.INVALID_RECORD
@@ -174,7 +174,7 @@ def test_refused_values(tmp_path: Path, codec: Codec, value: bytes, reason: str)
     play(tmp_path, scene)
 
 
-def test_values_that_are_never_right_are_refused_at_once(tmp_path: Path) -> None:
+def test_values_without_a_schema_id_are_rejected_without_a_wait(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         (result,) = produce(broker, (0, batch(framed(1), b"plain")))
         assert (result.error_code, result.record_errors[0].batch_index) == (ErrorCode.INVALID_RECORD, 1)
@@ -183,7 +183,7 @@ def test_values_that_are_never_right_are_refused_at_once(tmp_path: Path) -> None
     play(tmp_path, scene)
 
 
-def test_all_bad_records_are_named_and_none_that_is_only_new(tmp_path: Path) -> None:
+def test_all_invalid_records_are_reported_but_not_those_with_a_new_id(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.news = {(ORDERS, 2)}
         data = batch(framed(2), b"plain", framed(3), framed(1), b"", key=b"k")
@@ -198,7 +198,7 @@ def test_all_bad_records_are_named_and_none_that_is_only_new(tmp_path: Path) -> 
     play(tmp_path, scene)
 
 
-def test_a_record_is_named_once_and_time_decides_about_the_code(tmp_path: Path) -> None:
+def test_a_record_is_reported_once_and_its_timestamp_decides_the_code(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         now_ms = broker.services.clock.now_ms()
         records = [
@@ -218,7 +218,7 @@ def test_a_record_is_named_once_and_time_decides_about_the_code(tmp_path: Path) 
     play(tmp_path, scene, cleanup_policy="compact", message_timestamp_before_max_ms="1000")
 
 
-def test_partitions_and_topics_fail_on_their_own(tmp_path: Path) -> None:
+def test_partitions_and_topics_fail_independently(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         await broker.create_topic("plain")
         request = fields((0, batch(b"bad")), (1, batch(framed(1))))
@@ -230,7 +230,7 @@ def test_partitions_and_topics_fail_on_their_own(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_keys_and_values_are_checked_for_themselves(tmp_path: Path) -> None:
+def test_keys_and_values_are_checked_independently(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.registered.add(("orders-key", 5))
         assert (await outcome(broker, batch(framed(1), key=framed(5)))).error_code == 0
@@ -292,28 +292,28 @@ def test_the_check_can_be_switched_on_and_off(tmp_path: Path) -> None:
     play(tmp_path, scene, value_schema_validation="false")
 
 
-def test_the_order_stays_when_the_check_is_switched_off(tmp_path: Path) -> None:
+def test_the_order_is_kept_when_the_check_is_switched_off(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.news = {(ORDERS, 2)}
         schemas.gate.clear()
         parked = send(broker, (0, numbered(0, 2)), (1, batch(framed(2))))
         await settle()
         await switch(broker, "false")
-        behind = send(broker, (0, numbered(1)), (1, batch(b"plain")))
+        after = send(broker, (0, numbered(1)), (1, batch(b"plain")))
         await settle()
         assert [broker.replica("orders", index).log.end_offset for index in (0, 1)] == [0, 0]
         schemas.gate.set()
-        found = [summary(await answered(task)) for task in (parked, behind)]
+        found = [summary(await answered(task)) for task in (parked, after)]
         assert found == [[(0, 0), (0, 0)], [(0, 1), (0, 1)]]
-        assert summary(produce(broker, (0, numbered(2)))) == [(0, 2)], "at once again"
+        assert summary(produce(broker, (0, numbered(2)))) == [(0, 2)], "answered in stage 1 again"
 
     play(tmp_path, scene)
 
 
-def test_what_waits_is_written_if_the_check_is_switched_off_and_nothing_can_be_read(
+def test_waiting_batches_are_appended_if_the_check_is_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Not less: meanwhile the check is switched off, which writes to the disk.
+    # Long enough to switch the check off in the meantime, which writes to the disk.
     monkeypatch.setattr(schema_checks, "CATCH_UP_SECONDS_MAX", 1)
 
     async def scene(broker: Broker, schemas: Schemas) -> None:
@@ -328,7 +328,7 @@ def test_what_waits_is_written_if_the_check_is_switched_off_and_nothing_can_be_r
     play(tmp_path, scene)
 
 
-def test_a_stored_batch_that_is_sent_again_keeps_its_answer(tmp_path: Path) -> None:
+def test_a_duplicate_of_a_stored_batch_is_acknowledged(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         plain = batch(b"plain", producer_id=9, producer_epoch=0, base_sequence=0)
         sent = [plain, numbered(1)]
@@ -344,7 +344,7 @@ def test_a_stored_batch_that_is_sent_again_keeps_its_answer(tmp_path: Path) -> N
     play(tmp_path, scene, value_schema_validation="false")
 
 
-def test_a_log_that_cannot_be_asked_for_a_stored_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_whose_producers_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         def fail(*_: object) -> None:
             raise StorageError("the disk is gone")
@@ -356,7 +356,7 @@ def test_a_log_that_cannot_be_asked_for_a_stored_batch(tmp_path: Path, monkeypat
     play(tmp_path, scene)
 
 
-def test_batches_as_producers_write_them_are_read_in_a_hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usual_batches_are_inspected_in_stage_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         monkeypatch.setattr(inspection, "unpack_pieces", None)
         assert summary(produce(broker, (0, batch(*[framed(1)] * 100)))) == [(0, 0)]
@@ -364,18 +364,18 @@ def test_batches_as_producers_write_them_are_read_in_a_hurry(tmp_path: Path, mon
     play(tmp_path, scene)
 
 
-def rotten(batch_data: bytes) -> bytes:
-    """With a good checksum over records that are none."""
+def with_invalid_records(batch_data: bytes) -> bytes:
+    """Return a batch with a valid checksum, whose records cannot be decoded."""
     return bytes(seal(read_header(batch_data), b"\xff" * 40))
 
 
-def test_batches_that_are_wrong_in_themselves(tmp_path: Path) -> None:
+def test_malformed_batches(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         good = batch(framed(1))
         flipped = good[:-1] + bytes([good[-1] ^ 1])
         cases = [
             (flipped, ErrorCode.CORRUPT_MESSAGE),
-            (rotten(good), ErrorCode.INVALID_RECORD),
+            (with_invalid_records(good), ErrorCode.INVALID_RECORD),
             (b"", ErrorCode.INVALID_RECORD),
             (None, ErrorCode.INVALID_RECORD),
             (batch(b"x" * 5000), ErrorCode.MESSAGE_TOO_LARGE),
@@ -389,7 +389,7 @@ def test_batches_that_are_wrong_in_themselves(tmp_path: Path) -> None:
     play(tmp_path, scene, max_message_bytes="2000")
 
 
-def test_a_new_id_is_waited_for(tmp_path: Path) -> None:
+def test_a_batch_with_a_new_id_waits(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.news = {(ORDERS, 2)}
         schemas.gate.clear()
@@ -415,12 +415,12 @@ def test_five_requests_in_flight_keep_their_order(tmp_path: Path) -> None:
         schemas.gate.set()
         found = [await answered(task) for task in tasks]
         assert [summary(each) for each in found] == [[(0, offset)] for offset in range(5)]
-        assert summary(produce(broker, (0, numbered(5)))) == [(0, 5)], "at once again"
+        assert summary(produce(broker, (0, numbered(5)))) == [(0, 5)], "answered in stage 1 again"
 
     play(tmp_path, scene)
 
 
-def test_those_behind_one_that_must_be_tried_again_must_be_too(tmp_path: Path, short_wait: None) -> None:
+def test_batches_after_one_that_must_be_retried_must_be_retried_too(tmp_path: Path, short_wait: None) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.news = {(ORDERS, 2)}
         schemas.gate.clear()
@@ -461,7 +461,7 @@ def test_schemas_that_cannot_be_read(tmp_path: Path, hangs: bool, short_wait: No
         assert "cannot be read" in result.error_message
         assert result.record_errors == []
         assert broker.replica("orders").log.end_offset == 0
-        assert summary(produce(broker, (0, batch(framed(1))))) == [(0, 0)], "what is known stays good"
+        assert summary(produce(broker, (0, batch(framed(1))))) == [(0, 0)], "known ids are still accepted"
 
     play(tmp_path, scene)
 
@@ -479,7 +479,7 @@ def test_schemas_that_can_be_read_again(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_broker_that_knows_no_schemas(tmp_path: Path, short_wait: None) -> None:
+def test_a_broker_without_a_registry(tmp_path: Path, short_wait: None) -> None:
     async def main(broker: Broker) -> None:
         await broker.create_topic("orders", value_schema_validation="true")
         assert (await outcome(broker, batch(framed(1)))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -502,7 +502,7 @@ def test_acks_zero(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_after_the_schemas_the_in_sync_replicas_are_waited_for(tmp_path: Path) -> None:
+def test_after_the_schemas_the_response_waits_for_the_in_sync_replicas(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.news = {(ORDERS, 2)}
         replica = broker.replica("orders", 1)
@@ -528,7 +528,7 @@ def test_in_sync_replicas_that_do_not_follow(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_topic_that_is_deleted_meanwhile(tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_during_the_wait(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.news = {(ORDERS, 2)}
         schemas.gate.clear()
@@ -552,7 +552,7 @@ def test_transactional_batches_are_checked_too(tmp_path: Path) -> None:
             assert summary(results(response)) == [expected]
         schemas.news = {(ORDERS, 2)}
         schemas.gate.clear()
-        # On partition 1 the transaction has yet to begin.
+        # The transaction has not begun on partition 1 yet.
         tasks = [
             send(
                 broker,
@@ -572,7 +572,7 @@ def test_transactional_batches_are_checked_too(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_coordinators_write_what_they_want(tmp_path: Path) -> None:
+def test_records_of_coordinators_are_not_checked(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         await broker.call(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=["g"])
         configs = [

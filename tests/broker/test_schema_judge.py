@@ -1,4 +1,4 @@
-"""Which records of a batch a judge of schema ids refuses."""
+"""Which records of a batch the check of schema ids rejects."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from rookery.storage.config import SchemaRules
     st.sampled_from([SchemaRules("TopicNameStrategy", None), SchemaRules(None, "TopicNameStrategy")]),
     st.sampled_from([(), (("name", b"text"),)]),
 )
-def test_what_is_read_of_a_batch(
+def test_rejected_records(
     bodies: list[tuple[bytes | None, bytes | None]], rules: SchemaRules, headers: Headers
 ) -> None:
     records = [Record(index, 0, key, value, headers) for index, (key, value) in enumerate(bodies)]

@@ -1,4 +1,4 @@
-"""No request holds the event loop: the longest turn while it is served, in calls (see `tests.support.stalls`)."""
+"""No request blocks the event loop: the longest turn of the loop, counted in calls (see `tests.support.stalls`)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ METADATA = {"allow_auto_topic_creation": False, "include_topic_authorized_operat
 
 
 def measure(path: Path, scene: Callable[[Broker], Awaitable[None]], **config: str) -> int:
-    """The longest turn of the loop while `scene` plays."""
+    """Return the longest turn of the loop while `scene` runs."""
 
     async def main() -> int:
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -45,7 +45,7 @@ async def create(broker: Broker, count: int, partitions: int) -> None:
     await reply
 
 
-def test_create_topics_and_delete_topics_of_many_partitions_do_not_hold_the_loop(tmp_path: Path) -> None:
+def test_create_topics_and_delete_topics_of_many_partitions_do_not_block_the_loop(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         await create(broker, 1, 1500)
         assert len(broker.services.replicas) == 1500
@@ -56,7 +56,7 @@ def test_create_topics_and_delete_topics_of_many_partitions_do_not_hold_the_loop
     assert measure(tmp_path, scene) < CALLS_MAX
 
 
-def test_create_topics_of_many_topics_does_not_hold_the_loop(tmp_path: Path) -> None:
+def test_create_topics_of_many_topics_does_not_block_the_loop(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         await create(broker, 500, 1)
         assert len(broker.services.image.topics) == 500
@@ -64,14 +64,14 @@ def test_create_topics_of_many_topics_does_not_hold_the_loop(tmp_path: Path) -> 
     assert measure(tmp_path, scene) < CALLS_MAX
 
 
-def test_requests_during_a_long_creation_see_the_old_cluster_or_the_new_one(tmp_path: Path) -> None:
+def test_requests_during_a_long_creation_see_all_partitions_or_none(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         creation = asyncio.ensure_future(create(broker, 1, 500))
         seen = set()
         while not creation.done():
             reply = broker.call_now(ApiKey.METADATA, 12, topics=None, **METADATA)
             seen.add(sum(len(topic.partitions) for topic in reply.topics))
-            # What is visible is served.
+            # Every partition in the metadata can be written to.
             assert len(broker.services.image.topics) == 0 or len(broker.services.replicas) == 500
             await asyncio.sleep(0)
         assert seen <= {0, 500}
@@ -155,7 +155,7 @@ LONG_REQUESTS: list[tuple[ApiKey, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("api_key", "version", "fields"), LONG_REQUESTS, ids=lambda value: getattr(value, "name", ""))
-def test_a_request_with_many_items_does_not_hold_the_loop(
+def test_a_request_with_many_items_does_not_block_the_loop(
     tmp_path: Path, api_key: ApiKey, version: int, fields: dict[str, Any]
 ) -> None:
     async def main() -> int:
@@ -200,7 +200,7 @@ def fetch_frame(session_id: int, session_epoch: int, indexes: range, **more: Any
     return memoryview(request_frame(ApiKey.FETCH, 12, **fields))
 
 
-def test_a_fetch_of_many_partitions_does_not_hold_the_loop(tmp_path: Path) -> None:
+def test_a_fetch_of_many_partitions_does_not_block_the_loop(tmp_path: Path) -> None:
     async def main() -> int:
         async with running(tmp_path) as broker:
             await broker.create_topic("t", partitions=2)
@@ -214,7 +214,7 @@ def test_a_fetch_of_many_partitions_does_not_hold_the_loop(tmp_path: Path) -> No
             assert reply is not None
             response = decode(ApiKey.FETCH, 12, reply)
             assert [bool(each.records) for each in response.responses[0].partitions[:2]] == [False, True]
-            # A session's requests are small, but its partitions are as many. It waits like any other.
+            # The requests of a session are small, but have as many partitions; this one waits for data.
             follow_up = fetch_frame(response.session_id, 1, range(0), max_wait_ms=60_000, min_bytes=500)
             with counted_turns() as later_turns:
                 await asyncio.sleep(0)

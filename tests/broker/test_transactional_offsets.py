@@ -1,4 +1,4 @@
-"""TxnOffsetCommit and `require_stable` as frames: every version, and offsets through the life of a transaction."""
+"""TxnOffsetCommit and `require_stable` as frames, in every version, from the begin of a transaction to its end."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -35,7 +35,7 @@ async def find_group(broker: Broker) -> None:
 
 
 async def add_group(broker: Broker, producer: Producer) -> None:
-    """What clients do before they commit with v0 to v4."""
+    """Add the group to the transaction, as clients do before they commit with v0 to v4."""
     response = await broker.call(
         ApiKey.ADD_OFFSETS_TO_TXN,
         3,
@@ -77,7 +77,7 @@ async def commit(broker: Broker, producer: Producer, version: int = 5, offset: i
 
 
 async def begin_with_group(broker: Broker, version: int) -> Producer:
-    """A producer whose transaction knows the group, unless the commit will see to that."""
+    """Begin a transaction, and add the group to it if the version requires that before the commit."""
     await find_group(broker)
     producer = await begin(broker)
     if version < ADDED_SINCE:
@@ -117,7 +117,7 @@ def test_offsets_follow_their_transaction(tmp_path: Path, version: int, committe
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH, since=1))
-def test_older_fetches_do_not_ask_for_stable_offsets(tmp_path: Path, version: int) -> None:
+def test_older_fetches_do_not_require_stable_offsets(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
         await find_group(broker)
         await commit_plainly(broker, topic="orders", offset=7)
@@ -180,7 +180,7 @@ def test_producers_that_are_not_the_transactions(tmp_path: Path, version: int) -
     play(tmp_path, scene)
 
 
-def test_what_does_not_exist_concerns_its_partition_only(tmp_path: Path) -> None:
+def test_a_missing_partition_does_not_affect_others(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin_with_group(broker, ADDED_SINCE)
         fields = committing(producer)
@@ -259,7 +259,7 @@ def test_a_commit_waits_for_the_transactions_coordinator(tmp_path: Path, version
     async def scene(broker: Broker) -> None:
         producer, other = await begin_with_group(broker, 4), await begin(broker, "other")
         coordinator = SlowCoordinator(broker)
-        # All requests wait for the records before them that are not committed yet.
+        # All requests wait until the earlier records are committed.
         earlier = asyncio.ensure_future(add(broker, other))
         await settle()
         asked = producer._replace(epoch=-1 if is_fenced else producer.epoch)
@@ -279,8 +279,8 @@ def test_a_commit_waits_for_the_transactions_coordinator(tmp_path: Path, version
     play(tmp_path, scene)
 
 
-def test_a_commit_that_comes_too_late_does_not_hang(tmp_path: Path) -> None:
-    """Its transaction was open when that was asked, and has ended when the offsets would be written."""
+def test_a_commit_after_the_end_of_its_transaction_does_not_hang(tmp_path: Path) -> None:
+    """The transaction is open when it is verified, and has ended when the offsets would be appended."""
 
     async def scene(broker: Broker) -> None:
         producer, other = await begin_with_group(broker, 4), await begin(broker, "other")
@@ -325,7 +325,7 @@ def test_two_transactions_and_a_plain_commit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("codec", ["0", "1", "4"])
-def test_a_restart_changes_nothing(tmp_path: Path, committed: bool, codec: str) -> None:
+def test_offsets_of_transactions_survive_a_restart(tmp_path: Path, committed: bool, codec: str) -> None:
     async def main() -> None:
         config = CONFIG | {"offsets.topic.compression.codec": codec}
         async with running(tmp_path, config=config) as broker:

@@ -1,4 +1,4 @@
-"""Produce with a transactional id: what the coordinator is asked, what a refusal is called, and who waits for whom."""
+"""Produce with a transactional id: verification by the coordinator, error codes, the order of waiting requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -57,7 +57,7 @@ def results(response: Message) -> list[Message]:
 def produce(
     broker: Broker, producer: Producer, *records: tuple[int, bytes | None], version: int = ADDING, **more: Any
 ) -> list[Message]:
-    """A request that is answered at once."""
+    """Send a request that must be answered in stage 1; return its results."""
     request = fields(broker, producer, *records, **more)
     return results(broker.call_now(ApiKey.PRODUCE, version, **request))
 
@@ -69,7 +69,7 @@ def codes(found: list[Message]) -> list[int]:
 def send(
     broker: Broker, producer: Producer, *records: tuple[int, bytes], version: int = ADDING, **more: Any
 ) -> "asyncio.Task[Reply | None]":
-    """A request that waits, run as the connection runs it."""
+    """Send a request that waits, and run it as the connection does."""
     answer = broker.send(ApiKey.PRODUCE, version, **fields(broker, producer, *records, **more))
     assert answer is not None
     assert not isinstance(answer, list), "the answer did not wait"
@@ -82,8 +82,8 @@ async def answered(task: "asyncio.Task[Reply | None]", version: int = ADDING) ->
     return results(decode(ApiKey.PRODUCE, version, reply))
 
 
-class HeldUp(NamedTuple):
-    """A request with one batch, which the coordinator has not allowed yet."""
+class WaitingRequest(NamedTuple):
+    """A request with one batch that the coordinator has not verified yet."""
 
     producer: Producer
     coordinator: SlowCoordinator
@@ -91,15 +91,15 @@ class HeldUp(NamedTuple):
 
 
 @asynccontextmanager
-async def held_up(broker: Broker, version: int) -> AsyncIterator[HeldUp]:
-    """Older clients add the partition before, which is answered when the coordinator has caught up."""
+async def waiting_request(broker: Broker, version: int) -> AsyncIterator[WaitingRequest]:
+    """Send the request; older clients add the partition first, whose response also waits for the coordinator."""
     producer = await begin(broker)
     coordinator = SlowCoordinator(broker)
     adding = asyncio.ensure_future(add(broker, producer)) if version < ADDING else None
     await settle()
     task = send(broker, producer, (0, producer.batch(b"a")), version=version)
     await settle()
-    yield HeldUp(producer, coordinator, task)
+    yield WaitingRequest(producer, coordinator, task)
     assert adding is None or await adding == ErrorCode.NONE
 
 
@@ -157,7 +157,7 @@ def test_a_fenced_or_unknown_producer(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_without_a_coordinator_the_producer_tries_again(tmp_path: Path, version: int) -> None:
+def test_without_a_coordinator_the_error_is_retriable(tmp_path: Path, version: int) -> None:
     async def main() -> None:
         async with running(tmp_path, config=CONFIG) as broker:
             await broker.create_topic("orders")
@@ -174,7 +174,7 @@ def test_while_the_transaction_before_is_being_ended(tmp_path: Path, version: in
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         await add(broker, producer, [0])
-        # Partition 0 does not take the marker, so that the transaction cannot be completed.
+        # The marker on partition 0 is not committed, so the transaction cannot be completed.
         lead_with_follower(broker.replica("orders"))
         ended = await end(broker, producer, 5 if version >= ADDING else 4)
         assert ended.error_code == ErrorCode.NONE
@@ -197,7 +197,7 @@ def test_two_producers_in_one_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("records", [None, b"", b"x" * 200])
-def test_what_is_no_batch_is_left_to_the_append(tmp_path: Path, records: bytes | None) -> None:
+def test_malformed_batches_are_left_to_the_append(tmp_path: Path, records: bytes | None) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         plain = codes(results(broker.call_now(ApiKey.PRODUCE, ADDING, **fields(broker, None, (0, records)))))
@@ -267,8 +267,8 @@ def test_a_duplicate_is_not_verified(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_duplicate_of_an_ended_transaction_is_refused(tmp_path: Path, version: int, commit: bool) -> None:
-    """With the classic protocol, which keeps the epoch: between two transactions, and in the next one."""
+def test_a_duplicate_of_an_ended_transaction_is_rejected(tmp_path: Path, version: int, commit: bool) -> None:
+    """In the classic protocol, which keeps the epoch: between two transactions, and in the next one."""
 
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
@@ -284,7 +284,7 @@ def test_a_duplicate_of_an_ended_transaction_is_refused(tmp_path: Path, version:
         both = [(0, data), (1, producer.batch(b"b"))]
         refused, written = produce(broker, producer, *both, version=version)
         assert (refused.error_code, refused.base_offset, written.error_code) == (expected, -1, 0)
-        # Older clients, if they know the log's start, may take the refusal for retention's work.
+        # Older clients that get the log's start may take the error for records that retention has deleted.
         assert version < 5 or refused.log_start_offset == -1
         assert version < 8 or "sequence number 0" in refused.error_message
         (begins,) = produce(broker, producer, (0, producer.batch(b"c", sequence=1)), version=version)
@@ -306,7 +306,7 @@ def test_verification_can_be_switched_off_for_older_clients(tmp_path: Path, vers
     play(tmp_path, scene, transaction_partition_verification_enable="false")
 
 
-def test_acks_zero_closes_on_a_refusal(tmp_path: Path) -> None:
+def test_acks_zero_closes_on_an_error(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         request = fields(broker, producer, (0, producer.batch(b"a")), acks=0)
@@ -321,7 +321,7 @@ def test_acks_zero_closes_on_a_refusal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [3, 11, 12, 13])
 def test_appends_wait_for_the_coordinator(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
-        async with held_up(broker, version) as held:
+        async with waiting_request(broker, version) as held:
             assert not held.task.done()
             assert broker.replica("orders").log.end_offset == 0
             await held.coordinator.catch_up()
@@ -332,7 +332,7 @@ def test_appends_wait_for_the_coordinator(tmp_path: Path, version: int) -> None:
     play(tmp_path, scene)
 
 
-def test_later_requests_of_the_producer_go_behind(tmp_path: Path) -> None:
+def test_later_requests_of_the_producer_are_appended_after_it(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer, other = await begin(broker), await begin(broker, "u")
         # The transaction is open on partition 1, which therefore needs no verification.
@@ -345,17 +345,19 @@ def test_later_requests_of_the_producer_go_behind(tmp_path: Path) -> None:
         assert codes(produce(broker, other, (1, other.batch(b"1", sequence=1)))) == [0], "others do not wait"
         await settle()
         assert not any(task.done() for task in (first, second, third))
-        # Nothing new is asked of the coordinator by those who wait for their turn.
+        # Requests in the queue send nothing to the coordinator until they run.
         await coordinator.catch_up()
         found = [await answered(task) for task in (first, second, third)]
         assert [codes(each) for each in found] == [[0, 0], [0], [0]]
         assert [[result.base_offset for result in each] for each in found] == [[0, 3], [4], [1]]
-        assert codes(produce(broker, producer, (0, producer.batch(b"d", sequence=2)))) == [0], "at once again"
+        assert codes(produce(broker, producer, (0, producer.batch(b"d", sequence=2)))) == [0], (
+            "answered in stage 1 again"
+        )
 
     play(tmp_path, scene)
 
 
-def test_an_answer_that_came_does_not_let_others_pass(tmp_path: Path) -> None:
+def test_a_request_does_not_pass_one_whose_verification_is_done(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         coordinator = SlowCoordinator(broker)
@@ -363,7 +365,7 @@ def test_an_answer_that_came_does_not_let_others_pass(tmp_path: Path) -> None:
         replica = broker.replica(TRANSACTIONS_TOPIC)
         await settle()
         replica.read(replica.log.end_offset, 1000, node_id=FOLLOWER)
-        # The coordinator has answered, but the loop has not turned yet.
+        # The verification is done, but the event loop has not run the waiting request yet.
         second = send(broker, producer, (0, producer.batch(b"b", sequence=1)))
         found = [await answered(task) for task in (first, second)]
         assert [(each[0].error_code, each[0].base_offset) for each in found] == [(0, 0), (0, 1)]
@@ -373,9 +375,9 @@ def test_an_answer_that_came_does_not_let_others_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 11, 12, 13])
-def test_a_marker_in_between_voids_the_verification(tmp_path: Path, version: int) -> None:
+def test_a_marker_in_between_invalidates_the_verification(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
-        async with held_up(broker, version) as held:
+        async with waiting_request(broker, version) as held:
             aborted = Marker(held.producer.producer_id, held.producer.epoch, False, 0)
             assert broker.replica("orders").append_marker(aborted, now_ms=0).error_code is ErrorCode.NONE
             await held.coordinator.catch_up()
@@ -386,7 +388,7 @@ def test_a_marker_in_between_voids_the_verification(tmp_path: Path, version: int
     play(tmp_path, scene)
 
 
-def test_a_refusal_that_came_late(tmp_path: Path) -> None:
+def test_a_late_error_closes_a_request_with_acks_zero(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         coordinator = SlowCoordinator(broker)
@@ -402,7 +404,7 @@ def test_a_refusal_that_came_late(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_acks_zero_that_waited_has_no_answer(tmp_path: Path) -> None:
+def test_acks_zero_that_waited_has_no_response(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         coordinator = SlowCoordinator(broker)
@@ -414,7 +416,7 @@ def test_acks_zero_that_waited_has_no_answer(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_after_the_coordinator_the_in_sync_replicas_are_waited_for(tmp_path: Path) -> None:
+def test_after_the_coordinator_the_response_waits_for_the_in_sync_replicas(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         coordinator = SlowCoordinator(broker)
@@ -458,9 +460,9 @@ def test_with_an_fsync_for_every_record(tmp_path: Path) -> None:
     play(tmp_path, scene, log_flush_interval_messages="1")
 
 
-def test_a_plain_produce_takes_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_produce_needs_no_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise AssertionError("asked for a plain produce")
+        raise AssertionError("a plain produce was handled as a transactional one")
 
     async def scene(broker: Broker) -> None:
         monkeypatch.setattr(k00_produce, "append_transactional", fail)

@@ -1,4 +1,4 @@
-"""Requests of transactional producers and their tools through the dispatcher: every version, and what differs."""
+"""Requests of transactional producers and tools through the dispatcher, in every version, and the differences."""
 
 import asyncio
 from pathlib import Path
@@ -102,14 +102,14 @@ def test_init_producer_id_of_a_fenced_instance(tmp_path: Path, version: int) -> 
         ({"keep_prepared_txn": True}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_init_producer_id_refusals(tmp_path: Path, fields: dict[str, Any], expected: ErrorCode) -> None:
+def test_init_producer_id_errors(tmp_path: Path, fields: dict[str, Any], expected: ErrorCode) -> None:
     async def scene(broker: Broker) -> None:
         assert (await init(broker, 6, **fields)).error_code == expected
 
     play(tmp_path, scene)
 
 
-def test_two_phase_commit_is_not_there_even_if_allowed(tmp_path: Path) -> None:
+def test_two_phase_commit_is_not_supported_even_if_enabled(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         assert (await init(broker, 6, enable2_pc=True)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
@@ -318,7 +318,7 @@ def test_end(tmp_path: Path, version: int, commit: bool) -> None:
     play(tmp_path, scene)
 
 
-def test_the_answer_to_an_end_waits_until_it_is_certain(tmp_path: Path) -> None:
+def test_the_response_to_end_txn_waits_until_it_is_committed(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         await add(broker, producer)
@@ -329,7 +329,7 @@ def test_the_answer_to_an_end_waits_until_it_is_certain(tmp_path: Path) -> None:
         task = asyncio.ensure_future(answer)
         await settle()
         assert not task.done()
-        assert broker.replica("orders").log.end_offset == 0, "no marker before the outcome is certain"
+        assert broker.replica("orders").log.end_offset == 0, "no marker before the outcome is committed"
         await coordinator.catch_up()
         reply = await task
         assert reply is not None
@@ -355,7 +355,7 @@ def marker_codes(response: Message) -> dict[tuple[int, str, int], int]:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.WRITE_TXN_MARKERS))
-def test_markers_are_written_and_answered_one_by_one(tmp_path: Path, version: int) -> None:
+def test_each_marker_has_its_own_result(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
         first = marker(7, ("orders", [0, 2]), ("missing", [0]), ("orders", [1]))
         response = broker.call_now(
@@ -374,7 +374,7 @@ def test_markers_are_written_and_answered_one_by_one(tmp_path: Path, version: in
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.WRITE_TXN_MARKERS))
-def test_refused_markers(tmp_path: Path, version: int) -> None:
+def test_rejected_markers(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
         write = [marker(7, ("orders", [0]))]
         assert set(marker_codes(broker.call_now(ApiKey.WRITE_TXN_MARKERS, version, markers=write)).values()) == {0}
@@ -400,7 +400,7 @@ def test_two_markers_of_a_producer_are_one_item(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_group_coordinator_that_is_not_there_is_no_leader(tmp_path: Path) -> None:
+def test_a_marker_for_a_missing_group_coordinator(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         response = broker.call_now(ApiKey.WRITE_TXN_MARKERS, 2, markers=[marker(7, (OFFSETS_TOPIC, [0]))])
         assert marker_codes(response) == {(7, OFFSETS_TOPIC, 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}

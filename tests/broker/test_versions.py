@@ -1,4 +1,4 @@
-"""Every version of every served API: one request as a client of that version sends it, and its success."""
+"""Every version of every served API: a request as a client of that version sends it succeeds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

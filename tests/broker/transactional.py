@@ -14,7 +14,7 @@ from tests.broker import harness
 from tests.broker.harness import NODE_ID, Broker, batch, settle
 
 TRANSACTIONS_TOPIC = "__transaction_state"
-# One partition, so that a test can hold up the coordinator of all ids.
+# One partition, so that a test can delay the coordinator of all ids.
 CONFIG = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "5"}
 FOLLOWER = 2
 _STATE_TIMEOUT_S = 60.0
@@ -36,7 +36,7 @@ class Producer(NamedTuple):
 
 
 def play(path: Path, scene: Callable[[Broker], Coroutine[Any, Any, None]], **config: str) -> None:
-    """A broker with a coordinator for transactions, and the topic "orders" with two partitions."""
+    """Run `scene` with a broker, a transaction coordinator, and the topic "orders" with two partitions."""
 
     async def main(broker: Broker) -> None:
         await broker.create_topic("orders", partitions=2)
@@ -58,7 +58,7 @@ async def begin(broker: Broker, transactional_id: str = "t") -> Producer:
 
 
 def adding(producer: Producer, partitions: Sequence[int] = (0,), topic: str = "orders") -> dict[str, Any]:
-    """The fields of AddPartitionsToTxn v0 to v3."""
+    """Return the fields of AddPartitionsToTxn v0 to v3."""
     return {
         "v3_and_below_transactional_id": producer.transactional_id,
         "v3_and_below_producer_id": producer.producer_id,
@@ -95,7 +95,7 @@ async def describe(broker: Broker, transactional_id: str = "t") -> Message:
 
 
 async def await_state(broker: Broker, expected: str) -> None:
-    """Until the coordinator has heard what became of its markers."""
+    """Wait until the coordinator has the results of its markers."""
     deadline_s = time.monotonic() + _STATE_TIMEOUT_S
     while (found := (await describe(broker)).transaction_state) != expected:
         assert time.monotonic() < deadline_s, f"the transaction is {found} instead of {expected}"
@@ -103,13 +103,13 @@ async def await_state(broker: Broker, expected: str) -> None:
 
 
 def lead_with_follower(replica: Replica) -> None:
-    """From now on nothing is committed before the follower has read it."""
+    """Add a follower: records are committed when it has read them."""
     replicas = (NODE_ID, FOLLOWER)
     replica.state.set_leader(NODE_ID, leader_epoch=0, partition_epoch=1, replicas=replicas, isr=replicas)
 
 
 class SlowCoordinator:
-    """The transactions' log has a follower, and what the coordinator decides waits until that has caught up."""
+    """Adds a follower to the log of transactions: responses of the coordinator wait until `catch_up` is called."""
 
     def __init__(self, broker: Broker) -> None:
         self._replica: Replica = broker.replica(TRANSACTIONS_TOPIC)
