@@ -45,8 +45,8 @@ def test_values_of_the_platform() -> None:
     assert problems(text) == [
         "4: Invalid value maybe for configuration acks: must be one of: all, -1, 0, 1",
         "5: Invalid value soon for configuration request.timeout.ms: not a number of type INT",
-        "6: platform cannot have transactional.id: the sink makes a transactional id for each task; set txnAppId to "
-        "name a write",
+        "6: platform cannot have transactional.id: the sink generates a transactional id for each task; set txnAppId "
+        "to name a write",
         "7: platform cannot have auto.offset.reset: set starting_offsets instead: earliest, latest or offsets",
         "8: Invalid value -1 for configuration max.retries: must be at least 0",
     ]
