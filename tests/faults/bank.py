@@ -1,13 +1,13 @@
-"""The bank of test_bank.py: what its records and journals say, and the audit that compares the two.
+"""The bank of test_bank.py: its records, its journals, and the audit that compares the two.
 
-A transfer is two postings, a debit and a credit, on accounts that lie in different topics and partitions. One
-transaction makes one or more transfers, and each of its postings says how many there are, so that a torn one shows.
-Requests are transfers that somebody else asks for, in a topic of their own; clerks consume that topic and make each
-transfer in the transaction that also commits its offset.
+A transfer is two postings, a debit and a credit, on accounts in different topics and partitions. One transaction makes
+one or more transfers. Each posting has the number of postings in its transaction, so that a torn transaction is found.
+Requests are transfers that a customer writes to a separate topic; clerks consume that topic and make each transfer in
+the transaction that also commits its offset.
 
-What a worker knows of its transactions it writes to its journal before and after each: begun, committed (the broker
-said so), aborted (the broker said so). A transaction that begins as doomed will never be committed. One that has no end
-in the journal, because its worker was killed or fenced, may have had either, but whole.
+A worker writes the state of each transaction to its journal: begun; committed or aborted, if the broker confirmed it. A
+transaction that begins as aborting will never be committed. A transaction without an end in the journal, because its
+worker was killed or fenced, may have been committed or aborted, but only as a whole.
 """
 
 import json
@@ -25,11 +25,11 @@ ACCOUNTS = 12
 OPENING_BALANCE = 1_000
 OPENING = "opening"
 
-BEGUN, DOOMED, COMMITTED, ABORTED, FAILED = "begun", "doomed", "committed", "aborted", "failed"
+BEGUN, ABORTING, COMMITTED, ABORTED, FAILED = "begun", "aborting", "committed", "aborted", "failed"
 
 
 class Transfer(NamedTuple):
-    """Money moves from the debited account to the credited one."""
+    """A movement of money from the debited account to the credited one."""
 
     name: str
     debited: int
@@ -46,7 +46,7 @@ def decode_transfer(data: bytes) -> Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One record of an account."""
+    """A change of an account's balance; one record."""
 
     transaction: str
     # How many postings the transaction has.
@@ -57,7 +57,7 @@ class Posting:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Topic and partition of the account."""
+        """The topic and partition of the account."""
         return BRANCHES[self.account % len(BRANCHES)], self.account // len(BRANCHES) % PARTITIONS
 
     def encode(self) -> bytes:
@@ -80,7 +80,7 @@ def opening_postings() -> list[Posting]:
 
 
 class Journal:
-    """Lines of an event and a transaction. Each is handed to the system at once, so that SIGKILL loses none."""
+    """A file with one event and transaction per line. Each line is written without a buffer: SIGKILL loses none."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -90,13 +90,13 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[tuple[str, str]]:
-    """Events and transactions, in order."""
+    """Return the events and transactions, in order."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [(event, transaction) for event, transaction, *_ in (line.split(" ", 2) for line in lines)]
 
 
 class Seen(NamedTuple):
-    """A posting where a reader found it."""
+    """A posting, and the offset at which a reader found it."""
 
     topic: str
     partition: int
@@ -106,25 +106,25 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """All that a reader of committed records saw, against the journals and the requests."""
+    """Compares the records that a `read_committed` reader saw with the journals and the requests."""
 
     seen: Sequence[Seen]
     # Event -> transactions.
     journal: Mapping[str, set[str]]
-    # Names of the transfers that were asked for, each once.
+    # The names of the requested transfers.
     requests: Sequence[str]
 
     def violations(self) -> list[str]:
-        return [*self._balance(), *self._whole(), *self._ended_as_told(), *self._requests_once(), *self._places()]
+        return [*self._balance(), *self._whole(), *self._ended_as_reported(), *self._requests_once(), *self._places()]
 
     def torn(self) -> set[str]:
-        """Transactions of which a part is missing or there twice, or all of it though the commit was acknowledged."""
+        """Return the transactions that are incomplete or stored twice, and confirmed ones that are missing."""
         visible = self._by_transaction()
         lost = self.journal.get(COMMITTED, set()) - visible.keys()
         return {name for name, found in visible.items() if not _is_whole(found)} | lost
 
     def committed(self) -> set[str]:
-        """Transactions that are visible, or of which the commit was acknowledged."""
+        """Return the transactions that are visible, or whose commit was confirmed."""
         return self._by_transaction().keys() | self.journal.get(COMMITTED, set())
 
     def _balance(self) -> Iterator[str]:
@@ -135,11 +135,11 @@ class Audit:
     def _whole(self) -> Iterator[str]:
         for transaction, found in self._by_transaction().items():
             if not _is_whole(found):
-                yield f"{transaction} is torn or there twice: {found}"
+                yield f"{transaction} is torn or stored twice: {found}"
 
-    def _ended_as_told(self) -> Iterator[str]:
+    def _ended_as_reported(self) -> Iterator[str]:
         visible = self._by_transaction()
-        for event in (DOOMED, ABORTED):
+        for event in (ABORTING, ABORTED):
             for transaction in sorted(self.journal.get(event, set()) & visible.keys()):
                 yield f"{transaction} is {event} and visible: {visible[transaction]}"
         for transaction in sorted(self.journal.get(COMMITTED, set()) - visible.keys()):
@@ -159,7 +159,7 @@ class Audit:
             yield f"offsets were read twice: {twice}"
         for seen in self.seen:
             if seen.posting.place != (seen.topic, seen.partition):
-                yield f"in the wrong place: {seen}"
+                yield f"in the wrong partition: {seen}"
 
     def _by_transaction(self) -> dict[str, list[Seen]]:
         found = defaultdict(list)
@@ -169,12 +169,12 @@ class Audit:
 
 
 def _is_whole(found: Sequence[Seen]) -> bool:
-    """Whether these are all postings of a transaction, each once."""
+    """Return whether these are all postings of a transaction, each once."""
     return len(found) == found[0].posting.parts == len({seen.posting for seen in found})
 
 
 def read_journals(paths: Iterable[Path]) -> dict[str, set[str]]:
-    """Event -> transactions, of all workers."""
+    """Return the transactions of all workers by event."""
     events = defaultdict(set)
     for path in paths:
         for event, transaction in read_journal(path):

@@ -1,4 +1,4 @@
-"""Where the bank of test_bank.py works: worker processes, a customer who makes requests, and readers."""
+"""The processes and threads of the bank of test_bank.py: workers, a customer that makes requests, and readers."""
 
 import json
 import random
@@ -31,7 +31,7 @@ from tests.support.waiting import eventually
 
 DEADLINE_S = 150.0
 STAFF = {"ann": TELLER, "bob": TELLER, "cid": CLERK, "dot": CLERK, "eve": DRIFTER}
-# Which client each of them uses.
+# The client of each worker.
 MIXED = {"ann": CONFLUENT, "bob": ROOKERY, "cid": CONFLUENT, "dot": ROOKERY, "eve": CONFLUENT}
 OWN = dict.fromkeys(STAFF, ROOKERY)
 _REQUEST_INTERVAL_S = 0.01
@@ -39,7 +39,7 @@ _QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms"
 
 
 def open_bank(bootstrap: str) -> None:
-    """Topics, and money on every account."""
+    """Create the topics, and put money on every account."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
     topics = [NewTopic(name, PARTITIONS, 1) for name in (*BRANCHES, REQUESTS)]
     for created in admin.create_topics(topics).values():
@@ -54,7 +54,7 @@ def open_bank(bootstrap: str) -> None:
 
 
 class Staff:
-    """The workers, each a process, its journal and what it wrote to its standard error."""
+    """The workers: for each a process, its journal and its standard error."""
 
     def __init__(
         self,
@@ -98,18 +98,18 @@ class Staff:
             self._processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self, name: str) -> None:
-        """SIGKILL, in the middle of whatever it does."""
+        """Kill a worker with SIGKILL, at any point of its work."""
         self._processes[name].kill()
         assert self._processes[name].wait() == -signal.SIGKILL, self.log(name)
 
     def stop(self, name: str) -> None:
-        """SIGTERM: it ends its transaction first."""
+        """Stop a worker with SIGTERM: it ends its transaction first."""
         self._processes[name].terminate()
-        # One that was started a moment ago does not listen to signals yet, and just ends.
+        # A worker that was just started has no signal handler yet, and is ended by the signal.
         assert self._processes[name].wait(DEADLINE_S) in (0, -signal.SIGTERM), self.log(name)
 
     def suspend(self, name: str) -> "subprocess.Popen[bytes]":
-        """SIGSTOP: a process that stands still and is replaced. Woken by SIGCONT, it is a zombie."""
+        """Suspend a worker with SIGSTOP. It is replaced; after SIGCONT it is a zombie."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGSTOP)
         self._zombies.append(process)
@@ -123,7 +123,7 @@ class Staff:
             process.wait()
 
     def committed(self) -> int:
-        """How many transactions are acknowledged."""
+        """Return the number of transactions whose commit was confirmed."""
         return sum(event == COMMITTED for path in self.journals for event, _ in read_journal(path))
 
     def log(self, name: str) -> str:
@@ -136,7 +136,7 @@ class Staff:
 
 
 class Customer:
-    """Asks for transfers, steadily, until it is stopped or closed; then nothing is left of it."""
+    """Requests transfers continuously until it is stopped or closed."""
 
     def __init__(self, bootstrap: str, *, seed: int) -> None:
         self.requests: list[str] = []
@@ -156,14 +156,14 @@ class Customer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when all requests are in the topic."""
+        """Stop; returns when all requests are in the topic."""
         self.close()
         assert not self._thread.is_alive()
         assert self._producer.flush(DEADLINE_S) == 0
         assert self._failures == []
 
     def close(self) -> None:
-        """Without a look at what became of the requests."""
+        """Stop without checking the requests."""
         self._stop.set()
         self._thread.join(DEADLINE_S)
 
@@ -182,7 +182,7 @@ class Customer:
 
 
 class Reader:
-    """Reads what is committed of all branches, from the beginning, until it is stopped or closed."""
+    """Reads the committed records of all branches from the beginning, until it is stopped or closed."""
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: list[Seen] = []
@@ -194,7 +194,7 @@ class Reader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when nothing more can be seen."""
+        """Stop; returns when all visible records are read."""
         self.close()
         assert not self._thread.is_alive()
 
@@ -206,7 +206,7 @@ class Reader:
         return {seen.posting.transfer for seen in list(self.seen)}
 
     def await_ends(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Until it was at these offsets and nothing more was there."""
+        """Wait until the reader has reached these offsets as the ends of the partitions."""
         eventually(
             lambda: all(self.ends.get(place, 0) >= end for place, end in ends.items()),
             lambda: f"a reader is at {self.ends} instead of {ends}",
@@ -214,7 +214,7 @@ class Reader:
         )
 
     def by_partition(self) -> list[Seen]:
-        """What it saw, in an order that is the same for all readers; that of each partition is kept."""
+        """Return the postings sorted by partition; the order within each partition is kept."""
         return sorted(self.seen, key=lambda seen: (seen.topic, seen.partition))
 
     def _run(self) -> None:
@@ -227,7 +227,7 @@ class Reader:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         error = message.error()
         if topic is None or partition is None or offset is None:
-            return  # The broker is not there.
+            return  # The broker is down.
         if error is None:
             self.seen.append(Seen(topic, partition, offset, decode_posting(message.value() or b"")))
         elif error.code() == KafkaError._PARTITION_EOF:
@@ -239,7 +239,7 @@ def branch_partitions() -> list[tuple[str, int]]:
 
 
 def end_offsets(bootstrap: str, isolation: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """`read_committed`: the last stable offsets; `read_uncommitted`: the high watermarks."""
+    """Return the last stable offsets for `read_committed`, the high watermarks for `read_uncommitted`."""
     with closing(_consumer(bootstrap, isolation)) as consumer:
         return {place: consumer.get_watermark_offsets(TopicPartition(*place), DEADLINE_S)[1] for place in places}
 

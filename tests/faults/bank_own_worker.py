@@ -1,7 +1,7 @@
-"""Workers of the bank who use our own client, through its synchronous face. `bank_worker` starts them.
+"""Workers of the bank that use Rookery's synchronous client. `bank_worker` starts them.
 
-Here a call that ran out of time is made again, as `max.block.ms` wants it. After any other error the transaction is
-aborted; where that is refused too there must be a new producer, with the same transactional id.
+A call that timed out is made again, as the documentation of `max.block.ms` demands. After any other error the
+transaction is aborted; if that fails too, a new producer with the same transactional id is created.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,10 +12,10 @@ from rookery.client import ApiError, ConsumerGroupMetadata, ConsumerRecord, Erro
 from rookery.client.sync import Consumer, Producer
 from tests.faults.bank import REQUESTS, Posting, decode_transfer
 from tests.faults.bank_worker import (
+    ABORT_PART,
     CALL_TIMEOUT_S,
     CALLS_MAX,
     CLIENT_SETTINGS,
-    DOOMED_PART,
     GROUP,
     REQUESTS_MAX,
     SESSION_TIMEOUT_MS,
@@ -32,7 +32,7 @@ class OwnWorker(Worker):
         super().__init__(options)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: ConsumerGroupMetadata) -> None:
-        _patiently(partial(self._own.send_offsets_to_transaction, offsets, group))
+        _retry(partial(self._own.send_offsets_to_transaction, offsets, group))
 
     @property
     def _own(self) -> Producer[bytes, bytes]:
@@ -52,7 +52,7 @@ class OwnWorker(Worker):
                 "linger.ms": 0,
             }
         )
-        _patiently(self._producer.init_transactions)
+        _retry(self._producer.init_transactions)
 
     def _fill(self, records: Iterable[Posting]) -> None:
         self._own.begin_transaction()
@@ -62,14 +62,14 @@ class OwnWorker(Worker):
         self._own.flush(CALL_TIMEOUT_S)
 
     def _commit(self) -> None:
-        _patiently(self._own.commit_transaction)
+        _retry(self._own.commit_transaction)
 
     def _abort_transaction(self) -> None:
-        _patiently(self._own.abort_transaction)
+        _retry(self._own.abort_transaction)
 
 
 class OwnClerk:
-    """Consume, transform, produce. Partitions change hands only inside a poll, never in the middle of a transaction."""
+    """Consumes requests and makes their transfers. Rebalances happen only in a poll, never during a transaction."""
 
     def __init__(self, worker: OwnWorker, bootstrap: str) -> None:
         self._worker = worker
@@ -98,17 +98,17 @@ class OwnClerk:
     def _apply(self, records: list[ConsumerRecord[bytes, bytes]]) -> bool:
         offsets = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
         transfers = [decode_transfer(record.value or b"") for record in records]
-        doomed = self._worker.random.random() < DOOMED_PART
+        will_abort = self._worker.random.random() < ABORT_PART
         finish = partial(self._worker.send_offsets, offsets, self._consumer.group_metadata())
-        return self._worker.transact(transfers, finish, doomed=doomed)
+        return self._worker.transact(transfers, finish, will_abort=will_abort)
 
     def _go_back(self) -> None:
-        """To where the group stands, whatever became of the transaction: what is not committed is consumed again."""
+        """Go back to the committed offsets, whatever the outcome: uncommitted requests are consumed again."""
         while not self._worker.must_stop and (assigned := self._consumer.assignment()):
             try:
                 committed = self._consumer.committed(assigned, timeout_s=CALL_TIMEOUT_S)
             except ApiError:
-                # Nobody is there, or a transaction still holds offsets. Meanwhile the group may move on.
+                # The broker is down, or offsets of a transaction are pending. Poll meanwhile: the group may rebalance.
                 self._consumer.poll(0.05, max_records=1)
                 continue
             for tp in assigned:
@@ -119,7 +119,7 @@ class OwnClerk:
             return
 
 
-def _patiently(call: Callable[[], None]) -> None:
+def _retry(call: Callable[[], None]) -> None:
     for _ in range(CALLS_MAX - 1):
         try:
             return call()

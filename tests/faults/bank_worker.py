@@ -1,14 +1,14 @@
-"""A worker of the bank, in a process that may be killed at any moment: `python -m tests.faults.bank_worker {options}`.
+"""A worker of the bank, in a process that may be killed at any time: `python -m tests.faults.bank_worker {options}`.
 
-    teller    makes transfers of its own, one transaction after the other; some are aborted on purpose
+    teller    makes random transfers, one transaction after the other; some are aborted on purpose
     clerk     consumes requests and makes their transfers, with the offsets in the same transaction
-    drifter   a teller that dawdles before it commits, about as long as its transaction may take
-    appender  writes to the same four partitions in every transaction, and soon gives up what is not acknowledged
+    drifter   a teller that waits before it commits, about as long as its transaction time-out
+    appender  writes to the same four partitions in every transaction, and soon drops unacknowledged records
 
-Here they use librdkafka, in `bank_own_worker` our own client. The rules are librdkafka's. A call whose error is
-retriable is made again, a few times. After any other error the transaction is aborted; where that is refused too (a
-fenced producer, a fatal error) there must be a new producer, with the same transactional id, and nobody knows what
-became of the transaction.
+The workers in this module use librdkafka and follow its rules; those in `bank_own_worker` use Rookery's client. A call
+whose error is retriable is made again, a few times. After any other error the transaction is aborted. If that fails too
+(a fenced producer, a fatal error), a new producer with the same transactional id is created, and the outcome of the
+transaction is unknown.
 """
 
 import json
@@ -26,10 +26,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tests.faults.bank import (
     ABORTED,
+    ABORTING,
     ACCOUNTS,
     BEGUN,
     COMMITTED,
-    DOOMED,
     FAILED,
     REQUESTS,
     Journal,
@@ -44,15 +44,15 @@ TELLER, CLERK, DRIFTER, APPENDER = "teller", "clerk", "drifter", "appender"
 GROUP = "bank-clerks"
 CALL_TIMEOUT_S = 10.0
 CALLS_MAX = 3
-DOOMED_PART = 0.2
+ABORT_PART = 0.2
 TRANSFERS_MAX = 3
 REQUESTS_MAX = 20
 AMOUNT_MAX = 100
 TRANSACTION_TIMEOUT_MS = 20_000
 DRIFTER_TIMEOUT_MS = 2_000
 DAWDLE_S = (0.5, 4.0)
-# An appender aborts a fifth of its transactions on purpose, half of them without waiting for anything.
-DOOMED_APPENDS_PART, GIVEN_UP_PART = 0.1, 0.1
+# An appender aborts a fifth of its transactions on purpose, half of them without waiting for acknowledgements.
+ABORTED_APPENDS_PART, EARLY_ABORT_PART = 0.1, 0.1
 PATIENCE_S = (0.02, 0.6)
 SESSION_TIMEOUT_MS = 2_000
 CLIENT_SETTINGS: dict[str, Any] = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
@@ -60,12 +60,12 @@ CLIENT_SETTINGS: dict[str, Any] = {"reconnect.backoff.ms": 20, "reconnect.backof
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the process is told on its command line, as JSON."""
+    """The options of the process, on its command line as JSON."""
 
     client: str
     role: str
     name: str
-    # How often the worker was started before, so that no two of its transactions have the same name.
+    # How often the worker was started before: it makes the names of its transactions unique.
     generation: int
     bootstrap: str
     journal: str
@@ -73,9 +73,9 @@ class Options:
 
 
 class Worker:
-    """The transactions of one transactional id, one after the other. A subclass brings the client."""
+    """Makes transactions with one transactional id, one after the other. A subclass has the client."""
 
-    # What the client raises.
+    # The exception type of the client.
     failure: type[Exception]
 
     def __init__(self, options: Options) -> None:
@@ -87,16 +87,16 @@ class Worker:
         self._open()
 
     def transact(
-        self, transfers: Sequence[Transfer], finish: Callable[[], None] = lambda: None, *, doomed: bool = False
+        self, transfers: Sequence[Transfer], finish: Callable[[], None] = lambda: None, *, will_abort: bool = False
     ) -> bool:
-        """Make the transfers in one transaction; whether it is known to be committed."""
+        """Make the transfers in one transaction; returns whether its commit was confirmed."""
         self._count += 1
         name = f"{self._options.name}.{self._options.generation}.{self._count}"
-        self._journal.note(DOOMED if doomed else BEGUN, name)
+        self._journal.note(ABORTING if will_abort else BEGUN, name)
         try:
             self._fill(postings(name, transfers))
             finish()
-            if not doomed:
+            if not will_abort:
                 self._commit()
                 self._journal.note(COMMITTED, name)
                 return True
@@ -114,7 +114,7 @@ class Worker:
             self._open()
 
     def _open(self) -> None:
-        """Take over the transactional id, after which what was open before is at its end."""
+        """Take over the transactional id, which ends an open transaction of the instance before."""
         while True:
             try:
                 return self._take_over()
@@ -129,7 +129,7 @@ class Worker:
         raise NotImplementedError
 
     def _fill(self, records: Iterable[Posting]) -> None:
-        """Begin, and wait until all is written: there shall be something to abort; a commit would wait anyway."""
+        """Begin a transaction, and wait until all records are written, so that an abort has something to abort."""
         raise NotImplementedError
 
     def _commit(self) -> None:
@@ -143,7 +143,7 @@ class ConfluentWorker(Worker):
     failure = KafkaException
 
     def send_offsets(self, offsets: list[TopicPartition], metadata: object) -> None:
-        _patiently(lambda timeout_s: self._producer.send_offsets_to_transaction(offsets, metadata, timeout_s))
+        _retry(lambda timeout_s: self._producer.send_offsets_to_transaction(offsets, metadata, timeout_s))
 
     def _take_over(self) -> None:
         producer = Producer(
@@ -155,7 +155,7 @@ class ConfluentWorker(Worker):
                 "linger.ms": 0,
             }
         )
-        _patiently(producer.init_transactions)
+        _retry(producer.init_transactions)
         self._producer = producer
 
     def _fill(self, records: Iterable[Posting]) -> None:
@@ -166,27 +166,27 @@ class ConfluentWorker(Worker):
         self._producer.flush(CALL_TIMEOUT_S)
 
     def _commit(self) -> None:
-        _patiently(self._producer.commit_transaction)
+        _retry(self._producer.commit_transaction)
 
     def _abort_transaction(self) -> None:
-        _patiently(self._producer.abort_transaction)
+        _retry(self._producer.abort_transaction)
 
 
 class Appender(ConfluentWorker):
-    """Aborts with batches in its queue whose fate it does not know, which is when librdkafka reuses their numbers."""
+    """Aborts with unacknowledged batches in its queue: librdkafka then reuses their sequence numbers."""
 
     def _fill(self, records: Iterable[Posting]) -> None:
         self._producer.begin_transaction()
         for posting in records:
             topic, partition = posting.place
             self._producer.produce(topic, posting.encode(), str(posting.account), partition=partition)
-        gives_up_at_once = self.random.random() < GIVEN_UP_PART
-        left = self._producer.flush(0.0 if gives_up_at_once else self.random.uniform(*PATIENCE_S))
-        if left or gives_up_at_once:
+        aborts_early = self.random.random() < EARLY_ABORT_PART
+        left = self._producer.flush(0.0 if aborts_early else self.random.uniform(*PATIENCE_S))
+        if left or aborts_early:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records are not acknowledged"))
 
 
-def _patiently(call: Callable[[float], None]) -> None:
+def _retry(call: Callable[[float], None]) -> None:
     for _ in range(CALLS_MAX - 1):
         try:
             return call(CALL_TIMEOUT_S)
@@ -211,19 +211,19 @@ def run_teller(worker: Worker, dawdle_s: tuple[float, float] = (0.0, 0.0)) -> No
             debited, credited = worker.random.sample(range(ACCOUNTS), 2)
             transfers.append(Transfer(f"own-{count}", debited, credited, worker.random.randint(1, AMOUNT_MAX)))
         pause_s = worker.random.uniform(*dawdle_s)
-        doomed = worker.random.random() < DOOMED_PART
-        worker.transact(transfers, partial(time.sleep, pause_s), doomed=doomed)
+        will_abort = worker.random.random() < ABORT_PART
+        worker.transact(transfers, partial(time.sleep, pause_s), will_abort=will_abort)
 
 
 def run_appender(worker: Worker) -> None:
-    """Accounts 0 to 3 lie on four partitions of two topics."""
+    """Make transfers between accounts 0 to 3, which are in four partitions of two topics."""
     while not worker.must_stop:
         transfers = [Transfer(f"append-{debited}", debited, debited + 1, 1) for debited in (0, 2)]
-        worker.transact(transfers, doomed=worker.random.random() < DOOMED_APPENDS_PART)
+        worker.transact(transfers, will_abort=worker.random.random() < ABORTED_APPENDS_PART)
 
 
 class Clerk:
-    """Consume, transform, produce."""
+    """Consumes requests and makes their transfers."""
 
     def __init__(self, worker: ConfluentWorker, bootstrap: str) -> None:
         self._worker = worker
@@ -241,7 +241,7 @@ class Clerk:
                 "fetch.wait.max.ms": 100,
             }
         )
-        # With functions for it the group moves on only while this consumer polls, never in the middle of a transaction.
+        # With these callbacks, rebalances happen only while this consumer polls, never during a transaction.
         self._consumer.subscribe([REQUESTS], on_assign=self._note, on_revoke=self._note, on_lost=self._note)
 
     def run(self) -> None:
@@ -253,23 +253,25 @@ class Clerk:
         self._consumer.close()
 
     def _note(self, *_: object) -> None:
-        """What was consumed in the same call may be of partitions that are gone."""
+        """Record a rebalance: the messages of the same call may belong to partitions that are no longer assigned."""
         self._rebalanced = True
 
     def _apply(self, messages: Sequence[Message]) -> bool:
         offsets, metadata = _offsets_after(messages), self._consumer.consumer_group_metadata()
         transfers = [decode_transfer(message.value() or b"") for message in messages]
-        doomed = self._worker.random.random() < DOOMED_PART
-        return self._worker.transact(transfers, partial(self._worker.send_offsets, offsets, metadata), doomed=doomed)
+        will_abort = self._worker.random.random() < ABORT_PART
+        return self._worker.transact(
+            transfers, partial(self._worker.send_offsets, offsets, metadata), will_abort=will_abort
+        )
 
     def _go_back(self) -> None:
-        """To where the group stands, whatever became of the transaction: what is not committed is consumed again."""
+        """Go back to the committed offsets, whatever the outcome: uncommitted requests are consumed again."""
         while not self._worker.must_stop and (assigned := self._consumer.assignment()):
             try:
                 self._consumer.assign(self._consumer.committed(assigned, CALL_TIMEOUT_S))
                 return
             except KafkaException:
-                # Nobody is there, or a transaction still holds offsets. Meanwhile the group may move on.
+                # The broker is down, or offsets of a transaction are pending. Poll meanwhile: the group may rebalance.
                 self._consumer.consume(1, 0.05)
 
 
@@ -284,7 +286,7 @@ def _offsets_after(messages: Sequence[Message]) -> list[TopicPartition]:
 
 
 def start_worker(options: Options) -> tuple[Worker, Callable[[], None]]:
-    """The worker, and what it does."""
+    """Return the worker, and the function that runs it."""
     if options.client == ROOKERY:
         # Each process has one client.
         from tests.faults.bank_own_worker import OwnClerk, OwnWorker

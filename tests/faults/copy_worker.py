@@ -1,8 +1,8 @@
 """Copies a topic in transactions, in a process that may be killed: `python -m tests.faults.copy_worker {options}`.
 
-What was read, what is written and how far the group is are committed together. After whatever went wrong the copier
-goes back to where the group stands; where its producer cannot go on, because somebody took over its transactional id or
-the error is fatal, it makes itself another. Each commit that was acknowledged is a line of its journal.
+The copied records and the group's offsets are committed together. After an error the copier goes back to the committed
+offsets. If its producer cannot continue, because another process took over its transactional id or the error is fatal,
+it creates a new one. Each confirmed commit is a line of its journal.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _TRANSACTION_TIMEOUT_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the process is told on its command line, as JSON."""
+    """The options of the process, on its command line as JSON."""
 
     name: str
     # How often the copier was started before.
@@ -58,7 +58,7 @@ class Copier:
         await self._producer.close()
 
     async def _copy(self, consumer: Consumer[bytes, bytes], records: ConsumerRecords[bytes, bytes]) -> bool:
-        """Whether it is known to be committed."""
+        """Copy the records in one transaction; returns whether its commit was confirmed."""
         self._transaction_count += 1
         name = f"{self._options.name}.{self._options.generation}.{self._transaction_count}"
         try:
@@ -121,7 +121,7 @@ class Copier:
 
 
 async def _go_back(consumer: Consumer[bytes, bytes]) -> None:
-    """To where the group stands, whatever became of the transaction: what is not committed is consumed again."""
+    """Go back to the committed offsets, whatever the outcome: records that are not committed are consumed again."""
     assigned = consumer.assignment()
     committed = await consumer.committed(assigned)
     for tp in assigned & consumer.assignment():

@@ -1,8 +1,8 @@
-"""A disk in memory that forgets what was not synced, tears writes and fails on demand: `base.files` says what it may.
+"""A disk in memory that loses unsynced data, tears writes and fails on demand, within the contract of `base.files`.
 
-Every file keeps its synced bytes and the writes since; every directory keeps its synced names and the changes since.
-`crash` decides by a `Survival` what of the unsynced is left. `crash_at` stops the world before a given mutation, which
-lets a test run a scenario once to count its mutations and then once per crash point.
+Every file keeps its synced bytes and the writes since then; every directory keeps its synced names and the changes
+since then. `crash` applies a `Survival` to the unsynced data. `crash_at` stops before a given mutation: a test runs a
+scenario once to count its mutations, and then once per crash point.
 """
 
 import errno
@@ -17,25 +17,25 @@ from rookery.base.types import Buffer
 
 
 class Crash(BaseException):
-    """The machine stopped. Not an Exception, so that no handler takes it for an error that it could handle."""
+    """The machine stopped. It is not an Exception, so that no handler catches it as an ordinary error."""
 
 
 class Survival(Enum):
-    """What a crash leaves of what was not synced."""
+    """The part of the unsynced data that survives a crash."""
 
     NOTHING = auto()
     EVERYTHING = auto()
     # The last write of every file is cut in half.
     TORN = auto()
-    # Names came through, bytes did not: files are empty or short.
+    # Names survive, bytes do not: files are empty or short.
     NAMES = auto()
-    # Bytes came through, names did not.
+    # Bytes survive, names do not.
     BYTES = auto()
     # Every second change of each directory, and the first half of the writes of each file.
     HALF = auto()
-    # The other changes of each directory, and the whole writes of each file.
+    # The other changes of each directory, and all writes of each file.
     OTHER_HALF = auto()
-    # Of each directory only the last change, before all others; the whole writes of each file.
+    # Only the last change of each directory, without the earlier ones; all writes of each file.
     LAST = auto()
 
 
@@ -48,7 +48,7 @@ class _Inode:
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = b""
-        # Cuts (an int: the new size) and appended bytes since the last sync.
+        # Truncations (an int: the new size) and appended bytes since the last sync.
         self.pending: list[bytes | int] = []
 
     def change(self, operation: bytes | int) -> None:
@@ -77,7 +77,7 @@ class _Directory:
     def __init__(self) -> None:
         self.entries: dict[str, _Inode | _Directory] = {}
         self.synced: dict[str, _Inode | _Directory] = {}
-        # (name that goes or None, name that comes or None, its node)
+        # (removed name or None, added name or None, its node)
         self.pending: list[tuple[str | None, str | None, _Inode | _Directory]] = []
 
     def change(self, old: str | None, new: str | None, node: "_Inode | _Directory") -> None:
@@ -140,7 +140,7 @@ class CrashFile:
         try:
             self._files.mutate("append", self._path)
         except (OSError, Crash):
-            # A disk that fills up, or a machine that stops, does so in the middle of a write.
+            # A full disk, or a crash, cuts a write in the middle.
             self._inode.change(data[: len(data) // 2])
             raise
         self._inode.change(data)
@@ -188,7 +188,7 @@ class CrashFiles:
     # Faults
 
     def fail_call(self, number: int, code: int = errno.EIO) -> None:
-        """Fail the call with this number, counting all calls from now on from 1, with an errno."""
+        """Fail the call with this number, counted from 1 from now on, with an errno."""
         at = len(self.calls) + number
         self.fail = lambda _: code if len(self.calls) == at else None
 
@@ -196,7 +196,7 @@ class CrashFiles:
         self.fail = lambda call: code if matches(call) else None
 
     def crash(self, survival: Survival = Survival.NOTHING) -> None:
-        """Forget; locks and faults are gone too. Files that are still open must not be used any more."""
+        """Drop unsynced data, locks and faults. Files that are still open must not be used any more."""
         self._root.crash(survival)
         self.crash_at = None
         self.fail = None
@@ -210,7 +210,7 @@ class CrashFiles:
             raise OSError(code, os.strerror(code), str(path))
 
     def mutate(self, name: str, path: Path) -> None:
-        """A call that changes the disk, or what of it survives: the crash points."""
+        """Record a call that changes the disk, or what survives a crash: the crash points."""
         if self.crash_at is not None and self.mutation_count >= self.crash_at:
             raise Crash(f"{name} {path}")
         self.mutation_count += 1
@@ -307,7 +307,7 @@ class CrashFiles:
         return self.free_space_bytes
 
     def all_paths(self) -> Iterator[Path]:
-        """Every file, for tests that look for leftovers."""
+        """Yield every file, for tests that look for remains."""
         pending: list[tuple[Path, _Directory]] = [(Path("/"), self._root)]
         while pending:
             path, directory = pending.pop()

@@ -1,12 +1,12 @@
-"""The list-append run: does a committed transaction have all of its records, whatever is killed?
+"""The list-append run: checks that committed transactions have all their records, whatever is killed.
 
 Workers with librdkafka append to four partitions in every transaction, and abort a fifth of them on purpose. They soon
-give up what is not acknowledged. Meanwhile the broker is killed (SIGKILL), stopped for a while (SIGSTOP) and restarted
-cleanly; workers are killed, or stand still until another process has their transactional id and are then woken. A
-reader of committed records looks on, and another one reads all of it at the end.
+drop unacknowledged records. Meanwhile the broker is killed (SIGKILL), suspended (SIGSTOP) and restarted cleanly;
+workers are killed, or suspended until another process has their transactional id and then resumed. One reader of
+committed records reads during the run, and another one reads everything at the end.
 
 It runs with every system of `bench.systems`, so that Rookery and Apache Kafka can be compared: `Outcome` counts the
-transactions that are torn. Records, journals, workers and readers are those of the bank.
+torn transactions. Records, journals, workers and readers are those of the bank.
 """
 
 import os
@@ -34,7 +34,7 @@ SETTINGS = {
 }
 KILL, STOP, RESTART, KILL_WORKER, ZOMBIE = "SIGKILL", "SIGSTOP", "restart", "SIGKILL of a worker", "zombie"
 _WEIGHTS = {KILL: 10, STOP: 2, RESTART: 1, KILL_WORKER: 2, ZOMBIE: 1}
-# Between two faults, so that all of them hit transactions.
+# Commits between two faults, so that every fault hits transactions.
 _COMMITS_BETWEEN = 8
 _PAUSE_S_MAX = 0.3
 _STOP_S = (0.1, 2.0)
@@ -64,7 +64,7 @@ class System(Protocol):
 class Outcome:
     system: str
     torn: frozenset[str]
-    # Committed transactions, and those that the workers know to be aborted.
+    # The number of committed transactions, and of those whose abort was confirmed.
     committed: int
     aborted: int
     faults: Counter[str]
@@ -79,7 +79,7 @@ class Outcome:
 
 
 class ListAppend:
-    """One run. `kills` is how often the broker is killed; the other faults come in between."""
+    """One run. `kills` is how often the broker is killed; other faults happen in between."""
 
     def __init__(self, system: System, directory: Path, *, kills: int, seed: int, settings: dict[str, str]) -> None:
         self._system = system
@@ -121,7 +121,7 @@ class ListAppend:
         goal = self._staff.committed() + _COMMITS_BETWEEN
         eventually(
             lambda: self._staff.committed() >= goal,
-            lambda: f"no worker gets on\n{self._staff.logs()}",
+            lambda: f"no worker makes progress\n{self._staff.logs()}",
             timeout_s=DEADLINE_S,
         )
 
@@ -151,7 +151,7 @@ class ListAppend:
         self._staff.start(name)
 
     def _make_zombie(self, name: str) -> None:
-        """It wakes when its successor works, tries to go on for a while, and is killed in the middle of that."""
+        """Suspend a worker, resume it when its successor works, and kill it after a while."""
         zombie = self._staff.suspend(name)
         self._staff.start(name)
         self._await_commits()
@@ -176,7 +176,7 @@ class ListAppend:
         audit = Audit(late.seen, journals, ())
         violations = audit.violations()
         if reader.by_partition() != late.by_partition():
-            violations.append("the reader that looked on saw something else than the one that came later")
+            violations.append("the reader during the run and the reader at the end saw different records")
         return Outcome(
             system=self._system.name,
             torn=frozenset(audit.torn()),

@@ -1,8 +1,8 @@
-"""A cluster whose partitions change their leaders, made of fake brokers: for what one real broker cannot show.
+"""A cluster of fake brokers whose partitions change their leaders, for tests that one real broker cannot do.
 
-There is one log for each partition, kept by whoever leads. A broker that leads no more, or does not know yet that it
-does, refuses; one whose picture is old tells old metadata. Where chance says so, an answer gets lost. Appends follow
-Kafka's rules for idempotent producers, fetches its rules for leader epochs (KIP-320).
+Each partition has one log, which all brokers share. A broker that no longer leads a partition, or does not know yet
+that it leads, returns an error; a broker with an old view returns old metadata. Responses get lost at random. Appends
+follow Kafka's rules for idempotent producers, fetches its rules for leader epochs (KIP-320).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.client.produce.support import producer_ids
 
 TOPIC = "t"
 _REMEMBERED_BATCHES = 5
-# What a leader that is about to lose its partitions may say.
+# The errors of a leader that is about to lose its partitions.
 _TROUBLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REQUEST_TIMED_OUT,
@@ -48,7 +48,7 @@ class _Producer:
 
 
 class PartitionLog:
-    """The records, each with the epoch of the leader that wrote it, and what is known of producers."""
+    """The records, each with the epoch of the leader that wrote it, and the state of producers."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, bytes]] = []
@@ -83,7 +83,7 @@ class PartitionLog:
         self.records += [(epoch, value) for value in values]
 
     def read(self, offset: int, count_max: int) -> bytes:
-        """One batch: records of one epoch."""
+        """Return one batch, which has records of one epoch."""
         some = self.records[offset : offset + count_max]
         same = [value for epoch, value in some if epoch == some[0][0]]
         if not same:
@@ -92,13 +92,16 @@ class PartitionLog:
         return bytes(build_batch(records, base_offset=offset, leader_epoch=some[0][0]))
 
     def end_of(self, epoch: int) -> tuple[int, int]:
-        """The newest epoch up to this one, and the offset behind its last record."""
+        """Return the newest epoch up to this one, and the offset after its last record."""
         known = [own for own, _ in self.records if own <= epoch]
         return (known[-1], len(known)) if known else (-1, -1)
 
 
 class MovingCluster:
-    """`async with`; brokers are the nodes 0, 1, ... `has_hints`: refusals name the leader (KIP-951)."""
+    """The cluster, as an async context manager. Its brokers are the nodes 0, 1, ...
+
+    `has_hints`: errors name the leader (KIP-951).
+    """
 
     def __init__(
         self,
@@ -112,15 +115,15 @@ class MovingCluster:
     ) -> None:
         self.logs = [PartitionLog() for _ in range(partitions)]
         self.leaders = [Leader(index % nodes, 0) for index in range(partitions)]
-        self.refused_count = 0
-        # How often something goes wrong that has nothing to do with a move.
+        self.rejected_count = 0
+        # The probability of faults that are independent of a move.
         self.trouble = trouble
         self._randomness = randomness
         self._has_hints = has_hints
         self._fetch_count_max = fetch_count_max
-        # What each node believes.
+        # The leaders as each node sees them.
         self._views = [list(self.leaders) for _ in range(nodes)]
-        self.brokers = [FakeBroker(self._answers(node)) for node in range(nodes)]
+        self.brokers = [FakeBroker(self._handlers(node)) for node in range(nodes)]
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -138,13 +141,13 @@ class MovingCluster:
         return ",".join(str(broker.address) for broker in self.brokers)
 
     def move(self, partition: int, *, keep: int | None = None) -> None:
-        """Another node leads; with `keep` it has only the first records, and others come in place of the lost ones."""
+        """Make another node the leader; with `keep` it has only the first `keep` records, and the others are lost."""
         leader = self.leaders[partition]
         node = self._randomness.choice([node for node in range(len(self.brokers)) if node != leader.node])
         self.leaders[partition] = Leader(node, leader.epoch + 1)
         if keep is not None:
             del self.logs[partition].records[keep:]
-        # The others hear of it at some time or other.
+        # Some of the other nodes learn of it now, the others later.
         for view in self._views:
             if self._randomness.random() < 0.5:
                 view[partition] = self.leaders[partition]
@@ -155,13 +158,13 @@ class MovingCluster:
             await asyncio.sleep(self._randomness.random() * pause_s)
             self.move(self._randomness.randrange(len(self.leaders)))
             await asyncio.sleep(self._randomness.random() * pause_s / 10)
-            self.tell_all()
+            self.update_views()
 
-    def tell_all(self) -> None:
+    def update_views(self) -> None:
         for view in self._views:
             view[:] = self.leaders
 
-    def _answers(self, node: int) -> dict[ApiKey, Any]:
+    def _handlers(self, node: int) -> dict[ApiKey, Any]:
         return {
             ApiKey.METADATA: lambda version, request: self._metadata(node, request),
             ApiKey.INIT_PRODUCER_ID: producer_ids(),
@@ -174,8 +177,8 @@ class MovingCluster:
     def _is_trouble(self) -> bool:
         return self._randomness.random() < self.trouble
 
-    def _refusal(self, node: int, partition: int, epoch: int = -1) -> ErrorCode:
-        """Why this node does not serve the partition for a client that believes in this epoch."""
+    def _error_code(self, node: int, partition: int, epoch: int = -1) -> ErrorCode:
+        """Return the error of this node for a client that assumes this leader epoch."""
         leader = self.leaders[partition]
         code = ErrorCode.NONE
         if leader.node != node:
@@ -184,7 +187,7 @@ class MovingCluster:
             code = ErrorCode.FENCED_LEADER_EPOCH
         elif epoch > leader.epoch:
             code = ErrorCode.UNKNOWN_LEADER_EPOCH
-        self.refused_count += code is not ErrorCode.NONE
+        self.rejected_count += code is not ErrorCode.NONE
         return code
 
     def _hint(self, node: int, partition: int, code: ErrorCode) -> Message:
@@ -231,7 +234,7 @@ class MovingCluster:
         )
 
     def _produce(self, node: int, request: Message) -> Message:
-        """Each partition by itself; then the answer may get lost."""
+        """Append to each partition; the response may get lost."""
         if self._is_trouble():
             return HANG_UP
         rows = [self._append(node, row) for topic in request.topic_data for row in topic.partition_data]
@@ -241,7 +244,7 @@ class MovingCluster:
         return Message(responses=[topic], throttle_time_ms=0, node_endpoints=self._endpoints())
 
     def _append(self, node: int, row: Message) -> Message:
-        code, offset = self._refusal(node, row.index), -1
+        code, offset = self._error_code(node, row.index), -1
         if code is ErrorCode.NONE and self._is_trouble():
             code = self._randomness.choice(_TROUBLE)
         if code is ErrorCode.NONE:
@@ -258,7 +261,7 @@ class MovingCluster:
         )
 
     def _fetch(self, node: int, request: Message) -> Message:
-        """Without sessions and without waiting; an answer may get lost."""
+        """Fetch without sessions and without waiting; the response may get lost."""
         if self._is_trouble():
             return HANG_UP
         rows = [self._read(node, row) for topic in request.topics for row in topic.partitions]
@@ -269,7 +272,7 @@ class MovingCluster:
 
     def _read(self, node: int, row: Message) -> Message:
         log, offset = self.logs[row.partition], row.fetch_offset
-        code = self._refusal(node, row.partition, row.current_leader_epoch)
+        code = self._error_code(node, row.partition, row.current_leader_epoch)
         if code is ErrorCode.NONE and offset > len(log.records):
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         is_good = code is ErrorCode.NONE
@@ -286,9 +289,9 @@ class MovingCluster:
         )
 
     def _list_offsets(self, node: int, request: Message) -> Message:
-        def answer(row: Message) -> Message:
+        def respond(row: Message) -> Message:
             log = self.logs[row.partition_index]
-            code = self._refusal(node, row.partition_index, row.get("current_leader_epoch", -1))
+            code = self._error_code(node, row.partition_index, row.get("current_leader_epoch", -1))
             offset = 0 if row.timestamp == -2 else len(log.records)
             return Message(
                 partition_index=row.partition_index,
@@ -298,15 +301,15 @@ class MovingCluster:
                 leader_epoch=log.records[0][0] if row.timestamp == -2 and log.records else -1,
             )
 
-        return Message(throttle_time_ms=0, topics=[Message(name=TOPIC, partitions=list(map(answer, _rows(request))))])
+        return Message(throttle_time_ms=0, topics=[Message(name=TOPIC, partitions=list(map(respond, _rows(request))))])
 
     def _epoch_ends(self, node: int, request: Message) -> Message:
-        def answer(row: Message) -> Message:
-            code = self._refusal(node, row.partition, row.current_leader_epoch)
+        def respond(row: Message) -> Message:
+            code = self._error_code(node, row.partition, row.current_leader_epoch)
             epoch, end = self.logs[row.partition].end_of(row.leader_epoch) if code is ErrorCode.NONE else (-1, -1)
             return Message(error_code=code, partition=row.partition, leader_epoch=epoch, end_offset=end)
 
-        return Message(throttle_time_ms=0, topics=[Message(topic=TOPIC, partitions=list(map(answer, _rows(request))))])
+        return Message(throttle_time_ms=0, topics=[Message(topic=TOPIC, partitions=list(map(respond, _rows(request))))])
 
 
 def _rows(request: Message) -> Iterator[Any]:

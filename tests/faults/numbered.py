@@ -1,4 +1,4 @@
-"""Numbered records: sent by our producer under faults, and compared with what the broker holds afterwards."""
+"""Numbered records: sent by Rookery's producer under faults, and compared with the broker's log afterwards."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from rookery.client.errors import DeliveryTimeoutError
 from tests.client.produce.support import read_batches
 
 DEADLINE_S = 60.0
-# Faults are to be met often, so tries come soon.
+# Short backoffs, so that many attempts meet a fault.
 HASTY: dict[str, object] = {
     "retry.backoff.ms": 5,
     "retry.backoff.max.ms": 50,
@@ -21,7 +21,7 @@ HASTY: dict[str, object] = {
 
 @dataclass
 class Numbered:
-    """What one producer sent, partition by partition, in the order of its sends."""
+    """The records of one producer by partition, in the order of its sends."""
 
     topic: str
     partitions: int
@@ -30,7 +30,7 @@ class Numbered:
     futures: dict[bytes, "asyncio.Future[RecordMetadata]"] = field(default_factory=dict)
 
     async def send(self, producer: Producer[bytes, bytes], *, size_bytes: int = 0) -> None:
-        """The next record. What `send` raises was not accepted, and is not counted."""
+        """Send the next record. A record for which `send` raises is not counted."""
         number = len(self.futures)
         partition = number % self.partitions
         value = f"{number}:".encode().ljust(size_bytes, b".")
@@ -44,7 +44,7 @@ class Numbered:
             await asyncio.gather(*self.futures.values())
 
     async def failed(self) -> set[bytes]:
-        """Those that were given up; waits for all."""
+        """Wait for all records; returns those whose delivery timed out."""
         outcomes = await asyncio.gather(*self.futures.values(), return_exceptions=True)
         return {
             value
@@ -53,18 +53,18 @@ class Numbered:
         }
 
     async def check(self, bootstrap: str) -> None:
-        """Every record is there once, in order, at the offset that its sender was told; a failed one perhaps."""
+        """Check that every record is stored once, in order, at the acknowledged offset; a failed one may be missing."""
         failed = await self.failed()
         for partition in range(self.partitions):
             sent, found = self.sent.get(partition, []), await self.read(bootstrap, partition)
             values = [value for _, value in found]
-            there = set(values)
-            assert values == [value for value in sent if value in there or value not in failed], f"in {partition}"
-            told = [(self.futures[value].result().offset, value) for value in sent if value not in failed]
-            assert [row for row in found if row[1] not in failed] == told, f"in {partition}"
+            stored = set(values)
+            assert values == [value for value in sent if value in stored or value not in failed], f"in {partition}"
+            acknowledged = [(self.futures[value].result().offset, value) for value in sent if value not in failed]
+            assert [row for row in found if row[1] not in failed] == acknowledged, f"in {partition}"
 
     async def read(self, bootstrap: str, partition: int) -> list[tuple[int, bytes]]:
-        """Offsets and values that a broker holds."""
+        """Return the offsets and values of a partition."""
         batches = await read_batches(bootstrap, self.topic, partition)
         return [(record.offset, record.value or b"") for _, records in batches for record in records]
 

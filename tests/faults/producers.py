@@ -1,4 +1,4 @@
-"""Producers that keep on writing while their broker is killed under them, and a reader for what became of it."""
+"""Producers that write while their broker is killed, and a reader of the result."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ TIMEOUT_S = 60
 
 
 class Stored(NamedTuple):
-    """A record as its producer or a consumer knows it."""
+    """A record as a producer sent it or a consumer read it."""
 
     partition: int
     offset: int
@@ -24,8 +24,10 @@ class Stored(NamedTuple):
 
 
 class SteadyProducer:
-    """An idempotent producer that writes records `index -> (key, value)` without end and remembers what was
-    acknowledged. Its values begin with its name and the index. A subclass brings the client."""
+    """An idempotent producer that writes continuously and keeps the acknowledged records.
+
+    Its values begin with its name and the index. A subclass has the client.
+    """
 
     def __init__(self, bootstrap: str, topic: str, name: str, *, partitions: int = 1, keys: int = 1_000) -> None:
         self.name = name
@@ -40,7 +42,7 @@ class SteadyProducer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let what is in flight be acknowledged, then end."""
+        """Wait for the acknowledgements of records in flight, then end."""
         self._stop.set()
         self._thread.join(TIMEOUT_S * 2)
         assert not self._thread.is_alive()
@@ -48,13 +50,13 @@ class SteadyProducer:
     def _run(self) -> None:
         index = 0
         while not self._stop.is_set():
-            # Large enough that segments roll between two kills, and that batches are in flight when the kill comes.
+            # Large enough that segments roll between two kills, and that batches are in flight at a kill.
             value = f"{self.name}:{index}:".encode().ljust(1_500, b".")
             key = f"{self.name}-{index % self._keys}".encode()
             if self._send(key, value, index % self._partitions):
                 index += 1
             if index % 20 == 0:
-                # A few megabytes a second: the disk shall not fill during a long run.
+                # A few megabytes per second, so that the disk does not fill up during a long run.
                 self._stop.wait(0.004)
         self._finish()
 
@@ -62,11 +64,11 @@ class SteadyProducer:
         raise NotImplementedError
 
     def _send(self, key: bytes, value: bytes, partition: int) -> bool:
-        """False if the client's buffer is full."""
+        """Send a record; returns False if the client's buffer is full."""
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """Wait for what is in flight."""
+        """Wait for the records in flight."""
         raise NotImplementedError
 
 
@@ -98,7 +100,7 @@ class SteadyConfluent(SteadyProducer):
 
     def _finish(self) -> None:
         if self._producer.flush(TIMEOUT_S):
-            self.failures.append("not everything was acknowledged after the last restart")
+            self.failures.append("some records were not acknowledged after the last restart")
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is not None:
@@ -108,7 +110,7 @@ class SteadyConfluent(SteadyProducer):
 
 
 class SteadyRookery(SteadyProducer):
-    """Our own client, with a codec of its own for each producer."""
+    """Rookery's client; each producer uses another compression codec."""
 
     _CODECS: ClassVar = {"first": "lz4", "second": "zstd"}
 
@@ -162,13 +164,13 @@ def wait_for_acknowledgements(producers: Sequence[SteadyProducer], more: int) ->
     goals = [len(producer.acknowledged) + more for producer in producers]
     deadline = time.monotonic() + TIMEOUT_S
     while any(len(producer.acknowledged) < goal for producer, goal in zip(producers, goals, strict=True)):
-        assert time.monotonic() < deadline, "the producers do not get on"
+        assert time.monotonic() < deadline, "the producers make no progress"
         assert not any(producer.failures for producer in producers), [producer.failures for producer in producers]
         time.sleep(0.005)
 
 
 def read_partition(bootstrap: str, topic: str, partition: int) -> Iterator[Stored]:
-    """What the broker serves of a partition, in order, up to its end."""
+    """Yield the records of a partition up to its end, in order."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True, "enable.auto.commit": False}
     )
@@ -176,11 +178,11 @@ def read_partition(bootstrap: str, topic: str, partition: int) -> Iterator[Store
     consumer.assign([TopicPartition(topic, partition, position)])
     deadline = time.monotonic() + TIMEOUT_S
     while position < end:
-        assert time.monotonic() < deadline, f"nothing comes between {position} and {end}"
+        assert time.monotonic() < deadline, f"no record is returned between {position} and {end}"
         for message in consumer.consume(5_000, 0.2):
             error = message.error()
             assert error is None, error
             yield _stored(message)
-        # Compacted logs have gaps, also at the end, so the position counts and not the last record.
+        # A compacted log may have gaps, also at its end: check the position, not the last record.
         position = max(position, consumer.position([TopicPartition(topic, partition)])[0].offset)
     consumer.close()

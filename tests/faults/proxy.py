@@ -1,12 +1,12 @@
-"""A proxy between clients and a broker that cuts connections in the middle of what they carry, or holds it back.
+"""A proxy between clients and a broker that cuts connections at any byte, or holds data back.
 
-It runs in the test's event loop. The broker must advertise the proxy's address, so that all clients come through it:
+It runs in the test's event loop. The broker must advertise the proxy's address, so that all clients connect to it:
 
     async with Proxy() as proxy, proxied_broker(proxy) as broker:
         proxy.cut_at_random(Random(seed), cuts=50)
 
-A cut comes after a number of bytes in one direction, drawn anew for each connection: in the middle of a request, of an
-answer, or between two. What was carried before the cut arrives, or, where the connection is reset, perhaps not.
+A connection is cut after a random number of bytes in one direction: in the middle of a request or response, or between
+two. The data before the cut arrives, except that a reset may discard some of it.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ _HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 * 1024
 
 
-class Way(Enum):
+class Direction(Enum):
     TO_BROKER = "to the broker"
     TO_CLIENT = "to the client"
 
 
 class _Cut(NamedTuple):
-    way: Way
+    direction: Direction
     after_bytes: int
     is_reset: bool
 
 
 class _Link:
-    """One connection of a client, and ours to the broker."""
+    """A client's connection, and the proxy's connection to the broker for it."""
 
     def __init__(self, client: asyncio.StreamWriter, broker: asyncio.StreamWriter, cut: _Cut | None) -> None:
         self._writers = (client, broker)
         self._cut = cut
-        self._carried = dict.fromkeys(Way, 0)
+        self._carried = dict.fromkeys(Direction, 0)
 
-    def allow(self, way: Way, size_bytes: int) -> int:
-        """How many of these bytes get through."""
+    def allow(self, direction: Direction, size_bytes: int) -> int:
+        """Return how many of these bytes may pass."""
         allowed = size_bytes
-        if self._cut is not None and self._cut.way is way:
-            allowed = min(size_bytes, self._cut.after_bytes - self._carried[way])
-        self._carried[way] += allowed
+        if self._cut is not None and self._cut.direction is direction:
+            allowed = min(size_bytes, self._cut.after_bytes - self._carried[direction])
+        self._carried[direction] += allowed
         return allowed
 
     def end(self) -> None:
@@ -62,17 +62,17 @@ class _Link:
 class Proxy:
     def __init__(self) -> None:
         self.broker_port: int | None = None
-        # How many connections were cut so far.
+        # The number of connections that were cut so far.
         self.cut_count = 0
-        # How many bytes went each way.
-        self.carried_bytes = dict.fromkeys(Way, 0)
+        # The number of bytes in each direction.
+        self.carried_bytes = dict.fromkeys(Direction, 0)
         self._server: asyncio.Server | None = None
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._randomness: Random | None = None
         self._cuts_left = 0
         self._cut_bytes_max = 1
-        self._gates = {way: asyncio.Event() for way in Way}
+        self._gates = {direction: asyncio.Event() for direction in Direction}
         for gate in self._gates.values():
             gate.set()
 
@@ -99,7 +99,7 @@ class Proxy:
         return self._cuts_left
 
     def cut_at_random(self, randomness: Random, *, cuts: int, after_bytes_max: int = 20_000) -> None:
-        """Cut every new connection once, until so many are cut; those that are open are cut now."""
+        """Cut the open connections now, and every new connection once, until `cuts` connections are cut."""
         self._randomness, self._cuts_left, self._cut_bytes_max = randomness, cuts, after_bytes_max
         self.cut_all()
 
@@ -107,20 +107,20 @@ class Proxy:
         for link in list(self._links):
             link.end()
 
-    def hold(self, way: Way) -> None:
-        """Carry nothing this way until `release`; connections stay open."""
-        self._gates[way].clear()
+    def hold(self, direction: Direction) -> None:
+        """Hold all data in this direction until `release`; connections stay open."""
+        self._gates[direction].clear()
 
-    def release(self, way: Way) -> None:
-        self._gates[way].set()
+    def release(self, direction: Direction) -> None:
+        self._gates[direction].set()
 
     def _draw_cut(self) -> _Cut | None:
         if self._randomness is None or self._cuts_left <= 0:
             return None
-        # Small ones hit the first exchanges on a connection, large ones a busy connection.
+        # Small limits hit the first requests of a connection, large ones a busy connection.
         limit_bytes = self._randomness.choice((200, 2_000, self._cut_bytes_max))
-        way = self._randomness.choice(list(Way))
-        return _Cut(way, self._randomness.randrange(limit_bytes), self._randomness.random() < 0.5)
+        direction = self._randomness.choice(list(Direction))
+        return _Cut(direction, self._randomness.randrange(limit_bytes), self._randomness.random() < 0.5)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -129,19 +129,19 @@ class Proxy:
         try:
             await self._carry(reader, writer)
         except OSError:
-            # The broker is not there.
+            # The broker is down.
             writer.close()
         finally:
             self._tasks.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert self.broker_port is not None, "the broker's port is not told"
+        assert self.broker_port is not None, "the broker's port is not set"
         broker_reader, broker_writer = await asyncio.open_connection(_HOST, self.broker_port)
         link = _Link(writer, broker_writer, self._draw_cut())
         self._links.add(link)
         pumps = [
-            asyncio.ensure_future(self._pump(link, reader, broker_writer, Way.TO_BROKER)),
-            asyncio.ensure_future(self._pump(link, broker_reader, writer, Way.TO_CLIENT)),
+            asyncio.ensure_future(self._pump(link, reader, broker_writer, Direction.TO_BROKER)),
+            asyncio.ensure_future(self._pump(link, broker_reader, writer, Direction.TO_CLIENT)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -152,12 +152,14 @@ class Proxy:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
 
-    async def _pump(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
-        """Until either end closes, or the cut."""
+    async def _pump(
+        self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
+    ) -> None:
+        """Copy data until one end closes, or the cut."""
         while data := await reader.read(_CHUNK_BYTES):
-            await self._gates[way].wait()
-            allowed = link.allow(way, len(data))
-            self.carried_bytes[way] += allowed
+            await self._gates[direction].wait()
+            allowed = link.allow(direction, len(data))
+            self.carried_bytes[direction] += allowed
             writer.write(data[:allowed])
             await writer.drain()
             if allowed < len(data):
@@ -168,7 +170,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxied_broker(proxy: Proxy, **settings: str) -> AsyncIterator[EmbeddedBroker]:
-    """A broker behind the proxy. `settings` with underscores for dots."""
+    """Start a broker that advertises the proxy. `settings` have underscores instead of dots."""
     own = {name.replace("_", "."): value for name, value in settings.items()}
     broker = EmbeddedBroker(settings={"advertised.listeners": f"PLAINTEXT://{proxy.address}", **own})
     async with broker:

@@ -1,7 +1,7 @@
-"""Whatever arrives on a socket: the proper error or a closed connection, and nobody else is harmed.
+"""Invalid bytes on a socket lead to the right error or a closed connection, and do not affect other connections.
 
-Each test misbehaves on a connection of its own; the fixture then checks that the broker still serves others, that
-no record was added, and that the log has no traceback: bad input is expected, a bug is not.
+Each test uses its own connection; the fixture then checks that the broker still serves others, that no record was
+added, and that the log has no traceback, because bad input is not a bug of the broker.
 """
 
 import random
@@ -24,7 +24,7 @@ from tests.support.wire import WireClient, produce_frame, request_frame
 TOPIC = "kept"
 VALUES = [b"one", b"two", b"three"]
 REQUEST_BYTES_MAX = 1_000_000
-# The records are old, so retention must not come while a test counts them.
+# The records are old, so retention must not remove them while a test counts them.
 SETTINGS = (f"socket.request.max.bytes={REQUEST_BYTES_MAX}", "log.retention.check.interval.ms=86400000")
 
 
@@ -34,7 +34,7 @@ def good_batch(*values: bytes, **options: int) -> bytearray:
 
 
 def with_field(batch: bytearray, layout: str, position: int, value: int, *, crc: bool = True) -> bytearray:
-    """The batch with one header field changed and, where wanted, a CRC that fits again."""
+    """Return the batch with one header field changed and, if `crc`, with a correct CRC."""
     changed = bytearray(batch)
     struct.pack_into(layout, changed, position, value)
     if crc:
@@ -103,13 +103,13 @@ def test_a_port_scan(broker: BrokerProcess, client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("size", [REQUEST_BYTES_MAX + 1, 2**31 - 1, -1, -(2**31)])
-def test_a_size_that_cannot_be(client: WireClient, size: int) -> None:
+def test_an_invalid_frame_size(client: WireClient, size: int) -> None:
     client.send(struct.pack(">i", size) + bytes(100))
     assert client.is_closed_by_broker()
 
 
 @pytest.mark.parametrize("size", range(8))
-def test_a_frame_without_room_for_a_header(client: WireClient, size: int) -> None:
+def test_a_frame_that_is_too_short_for_a_header(client: WireClient, size: int) -> None:
     client.send(struct.pack(">i", size) + bytes(size))
     assert client.is_closed_by_broker()
 
@@ -129,7 +129,7 @@ def test_an_unknown_version(client: WireClient, api_key: ApiKey, version: int) -
 
 @pytest.mark.parametrize("version", [-1, 99, 32_767])
 def test_an_unknown_version_of_api_versions_is_answered(client: WireClient, version: int) -> None:
-    """KIP-511: the answer is version 0, with the error and the table, so that the client can choose again."""
+    """KIP-511: the response has version 0, with the error and the table, so that the client can choose another one."""
     body = b"\0" + b"\x05wire" + b"\x041.0" + b"\0"
     client.send(struct.pack(">ihhih", 10 + len(body), ApiKey.API_VERSIONS, version, 4711, -1) + body)
     response = client.read_response(ApiKey.API_VERSIONS, 0)
@@ -138,8 +138,8 @@ def test_an_unknown_version_of_api_versions_is_answered(client: WireClient, vers
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_old_produce_version_is_refused(client: WireClient, version: int) -> None:
-    """Advertised because old clients look for it, and refused with the code that they understand."""
+def test_an_old_produce_version_is_rejected(client: WireClient, version: int) -> None:
+    """It is advertised because old clients check for it, and rejected with a code that they understand."""
     body = struct.pack(">hi", 1, 1000) + struct.pack(">i", 1) + struct.pack(">h", len(TOPIC)) + TOPIC.encode()
     body += struct.pack(">iii", 1, 0, 30) + bytes(30)
     client.send(struct.pack(">ihhih", 10 + len(body), ApiKey.PRODUCE, version, 4711, -1) + body)
@@ -173,7 +173,7 @@ FRAMES: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_every_truncation(broker: BrokerProcess, client: WireClient, name: str) -> None:
-    """The size says that the request is whole, and it is not. Nothing of it may be done."""
+    """The frame is complete, but the request in it is truncated. The broker must not execute any part of it."""
     whole = FRAMES[name]()
     for end in range(14, len(whole) - 1, max(1, len(whole) // 60)):
         with WireClient(broker.address) as victim:
@@ -200,7 +200,7 @@ def test_an_absurd_compact_array_length(client: WireClient) -> None:
 
 
 def test_noise(broker: BrokerProcess, client: WireClient) -> None:
-    """Valid headers, random bodies, every served API and version that clients send."""
+    """Valid headers and random bodies, for every served API and version."""
     noise = random.Random(20_240)
     for index in range(300):
         api_key, versions = noise.choice(sorted(SERVED.items()))
@@ -253,14 +253,14 @@ BAD_BATCHES: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]] = {
 
 
 @pytest.mark.parametrize("name", BAD_BATCHES)
-def test_a_bad_batch_is_refused(client: WireClient, name: str) -> None:
+def test_a_bad_batch_is_rejected(client: WireClient, name: str) -> None:
     make, code = BAD_BATCHES[name]
     assert produce(client, make()) == code
-    assert end_offset(client) == len(VALUES), "the connection lives on, and nothing was stored"
+    assert end_offset(client) == len(VALUES), "the connection stays open, and nothing was stored"
 
 
 def test_a_decompression_bomb_where_the_broker_must_look_inside(client: WireClient) -> None:
-    """A compacted topic has its keys checked, so the broker opens the batch: bounded in memory and refused."""
+    """The broker decompresses batches of compacted topics to check their keys; its memory limit rejects this one."""
     topic = Message(
         name="compacted",
         num_partitions=1,
@@ -288,7 +288,7 @@ def test_an_unknown_acks_value(client: WireClient) -> None:
 
 
 def test_replies_keep_the_order_of_the_requests(client: WireClient) -> None:
-    """A long poll first, quick ones behind it, all in one write: the quick ones wait for the long one."""
+    """A long poll and quick requests after it, all in one write: the quick ones wait for the long poll."""
     fetch = struct.pack(">iiiibi", -1, 500, 1, 2**20, 0, 1) + struct.pack(">h", len(TOPIC)) + TOPIC.encode()
     fetch += struct.pack(">iiqi", 1, 0, len(VALUES), 2**20)
     frames = struct.pack(">ihhih", 10 + len(fetch), ApiKey.FETCH, 4, 1, -1) + fetch

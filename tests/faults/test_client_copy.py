@@ -1,7 +1,7 @@
-"""Copiers read a topic and write another, in transactions, while they and their broker are killed again and again.
+"""Copiers copy a topic in transactions, while they and their broker are repeatedly killed.
 
-Afterwards the copy is the source: every record once, in the order of its partition. Nothing is lost between a read and
-a write, nothing is copied twice by two of them, and nothing of an aborted transaction is seen.
+Afterwards the copy equals the source: every record once, in the order of its partition. No record is lost between read
+and write, none is copied by two copiers, and no record of an aborted transaction is visible.
 """
 
 import json
@@ -45,7 +45,7 @@ SETTINGS = (
 
 
 class Copiers:
-    """The processes, their journals and what they wrote to their standard error."""
+    """The processes, their journals and their standard error."""
 
     def __init__(self, bootstrap: str, directory: Path, *, seed: int, group_protocol: str) -> None:
         directory.mkdir(exist_ok=True)
@@ -71,16 +71,16 @@ class Copiers:
             self._processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self, name: str) -> None:
-        """SIGKILL, in the middle of whatever it does."""
+        """Kill a copier with SIGKILL, at any point of its work."""
         self._processes[name].kill()
         assert self._processes[name].wait() == -signal.SIGKILL, self.logs()
 
     def stop(self) -> None:
-        """SIGTERM: each ends its transaction first, and leaves the group."""
+        """Stop all copiers with SIGTERM: each ends its transaction first, and leaves the group."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
-            # One that was started a moment ago does not listen to signals yet, and just ends.
+            # A copier that was just started has no signal handler yet, and is ended by the signal.
             assert process.wait(DEADLINE_S) in (0, -signal.SIGTERM), self.logs()
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ def fill(bootstrap: str, count: int) -> None:
 
 
 def await_copied(bootstrap: str, copiers: Copiers) -> None:
-    """Until the group is at the end of the source."""
+    """Wait until the group has reached the end of the source."""
     places = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
     with Consumer[bytes, bytes]({"bootstrap.servers": bootstrap, "group.id": GROUP}) as consumer:
         ends = consumer.end_offsets(places)
@@ -122,7 +122,7 @@ def await_copied(bootstrap: str, copiers: Copiers) -> None:
 
 
 def read_all(bootstrap: str, topic: str) -> Iterator[list[bytes]]:
-    """What is committed of each partition."""
+    """Yield the committed records of each partition."""
     settings = {"bootstrap.servers": bootstrap, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
     for index in range(PARTITIONS):
         place = TopicPartition(topic, index)
@@ -143,8 +143,8 @@ def read_all(bootstrap: str, topic: str) -> Iterator[list[bytes]]:
         pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(1_800)], id="long"),
     ],
 )
-def test_a_copy_is_exact_whoever_is_killed(tmp_path: Path, rounds: int, group_protocol: str) -> None:
-    """Once a round the broker and each copier are killed, in a random order."""
+def test_a_copy_is_exact_after_kills(tmp_path: Path, rounds: int, group_protocol: str) -> None:
+    """The broker and each copier are killed once per round, in random order."""
     seed = 7
     randomness = random.Random(seed)
     brokers = [start_broker(tmp_path / "data", *SETTINGS)]
@@ -157,7 +157,7 @@ def test_a_copy_is_exact_whoever_is_killed(tmp_path: Path, rounds: int, group_pr
             for name in COPIERS:
                 copiers.start(name)
             for victim in victims:
-                # Counted before the records are written: on a slow machine they are copied while they are.
+                # Counted before the records are written: on a slow machine they are copied during the write.
                 goal = copiers.commits() + COMMITS_BETWEEN_KILLS
                 fill(bootstrap, RECORDS_PER_KILL)
                 copiers.await_commits(goal)

@@ -1,6 +1,6 @@
-"""Our own client against a network that fails: connections cut anywhere, brokers that do not take more.
+"""Rookery's client on a failing network: connections are cut at any byte, and brokers stop reading.
 
-Nothing that was acknowledged is lost, doubled or reordered. Where chance decides, the seed is in the name of the test.
+No acknowledged record is lost, stored twice or reordered. The seed of random choices is in the name of the test.
 """
 
 import asyncio
@@ -14,26 +14,26 @@ from rookery.base.errors import ApiError
 from rookery.client import Consumer, Producer
 from rookery.client.errors import BufferExhaustedError
 from tests.faults.numbered import DEADLINE_S, HASTY, Numbered, create_topic, partitions_of
-from tests.faults.proxy import Proxy, Way, proxied_broker
+from tests.faults.proxy import Direction, Proxy, proxied_broker
 
 PARTITIONS = 3
-# Of requests that are to be given up: shorter than the pauses of a slow network.
+# The time-out of requests that should expire: shorter than the pauses of a slow network.
 PATIENCE_S_MIN, PATIENCE_S_MAX = 0.03, 2.0
-# Where the machine is so busy that not all cuts are made within this time, the others are left out.
+# The longest time for the cuts: on a busy machine the remaining ones are left out.
 FAULTS_S_MAX = 15.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEEDS = [*range(1, 4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))]
 
 
 def config(proxy: Proxy, **changes: object) -> dict[str, object]:
-    """`changes` with underscores for dots."""
+    """Return the settings of a client. `changes` have underscores instead of dots."""
     own = {name.replace("_", "."): value for name, value in changes.items()}
     return {"bootstrap.servers": proxy.address, **HASTY, **own}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_producer_gets_over_cut_connections(seed: int) -> None:
-    """Requests are lost, and answers: what was written is not written again, and all is in order."""
+def test_a_producer_recovers_from_cut_connections(seed: int) -> None:
+    """Requests and responses are lost: no record is written twice, and the order is kept."""
     randomness = Random(seed)
 
     async def run() -> None:
@@ -60,7 +60,7 @@ def test_a_producer_gets_over_cut_connections(seed: int) -> None:
 async def _send_until_cut(
     records: Numbered, producer: Producer[bytes, bytes], proxy: Proxy, randomness: Random, *, limit_s: float = inf
 ) -> None:
-    """Until all cuts were made, or the time is over."""
+    """Send records until all cuts are made, or the time has expired."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + limit_s
     while proxy.cuts_left > 0 and loop.time() < deadline_s:
@@ -70,8 +70,8 @@ async def _send_until_cut(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_records_whose_time_is_over_leave_the_others_in_order(seed: int) -> None:
-    """What was given up may be there or not; the acknowledged ones are there, once, where their senders were told."""
+def test_expired_records_leave_the_others_in_order(seed: int) -> None:
+    """An expired record may be stored or not; each acknowledged one is stored once, at the acknowledged offset."""
     randomness = Random(seed)
 
     async def run() -> None:
@@ -88,7 +88,7 @@ def test_records_whose_time_is_over_leave_the_others_in_order(seed: int) -> None
             records = Numbered("t", PARTITIONS)
             producer: Producer[bytes, bytes] = Producer(settings, randomness=randomness)
             async with asyncio.timeout(2 * DEADLINE_S), producer:
-                # The metadata is known before there are faults: it is not the subject, and has the same short time.
+                # Fetch the metadata before the faults: its time-out is as short, and it is not tested here.
                 await _send_until_acknowledged(records, producer)
                 proxy.cut_at_random(randomness, cuts=8)
                 slowness = asyncio.ensure_future(_be_slow(proxy, randomness, pause_s=2 * patience_s))
@@ -96,15 +96,15 @@ def test_records_whose_time_is_over_leave_the_others_in_order(seed: int) -> None
                 slowness.cancel()
                 if proxy.cuts_left > 0:
                     proxy.cut_at_random(randomness, cuts=0)
-                proxy.release(Way.TO_BROKER)
-                # These are written, only that nobody hears of it.
-                proxy.hold(Way.TO_CLIENT)
+                proxy.release(Direction.TO_BROKER)
+                # These records are written, but their responses are lost.
+                proxy.hold(Direction.TO_CLIENT)
                 before = set(records.futures)
                 for _ in range(2 * PARTITIONS):
                     await records.send(producer)
                 assert await records.failed() - before
-                proxy.release(Way.TO_CLIENT)
-                # The network is well again, and so is the producer.
+                proxy.release(Direction.TO_CLIENT)
+                # The network works again, and the producer must recover.
                 await _send_until_acknowledged(records, producer)
             await records.check(proxy.address)
 
@@ -112,9 +112,9 @@ def test_records_whose_time_is_over_leave_the_others_in_order(seed: int) -> None
 
 
 async def _create_and_measure(proxy: Proxy, topic: str) -> float:
-    """How long a request may take at most, in seconds: longer where the machine is busy with other things.
+    """Create a topic, and return a time-out for requests in seconds, which is longer on a busy machine.
 
-    To create a topic takes several requests, so one alone is answered in time.
+    The creation of a topic takes several requests, so that a single one is answered within this time.
     """
     started_s = asyncio.get_running_loop().time()
     await create_topic(proxy.address, topic, PARTITIONS)
@@ -122,7 +122,7 @@ async def _create_and_measure(proxy: Proxy, topic: str) -> float:
 
 
 async def _send_until_acknowledged(records: Numbered, producer: Producer[bytes, bytes]) -> None:
-    """One record for each partition; and once more if their time was over."""
+    """Send one record to each partition, and again if they have expired."""
     is_acknowledged = False
     while not is_acknowledged:
         before = set(records.futures)
@@ -133,7 +133,7 @@ async def _send_until_acknowledged(records: Numbered, producer: Producer[bytes, 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_request_at_a_time_keeps_the_order_without_idempotence(seed: int) -> None:
-    """Then a retry may write a batch twice, but nothing is lost, and nothing overtakes."""
+    """A retry may write a batch twice, but no record is lost or reordered."""
     randomness = Random(seed)
 
     async def run() -> None:
@@ -159,8 +159,8 @@ def test_one_request_at_a_time_keeps_the_order_without_idempotence(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_consumer_gets_over_cut_connections(seed: int) -> None:
-    """Every record once, in order: what a cut took away is fetched again, and nothing else."""
+def test_a_consumer_recovers_from_cut_connections(seed: int) -> None:
+    """Every record is returned once, in order: only the data that a cut discarded is fetched again."""
     randomness = Random(seed)
     count = 600
 
@@ -192,7 +192,7 @@ def test_a_consumer_gets_over_cut_connections(seed: int) -> None:
 
 
 async def _read(consumer: Consumer[bytes, bytes], count: int) -> dict[int, list[bytes]]:
-    """So many records from the beginning, by partition."""
+    """Read `count` records from the beginning; returns them by partition."""
     found: dict[int, list[bytes]] = {}
     while sum(map(len, found.values())) < count:
         for record in await consumer.poll(1.0):
@@ -202,15 +202,15 @@ async def _read(consumer: Consumer[bytes, bytes], count: int) -> dict[int, list[
     return found
 
 
-async def _send_somehow(records: Numbered, producer: Producer[bytes, bytes]) -> None:
-    """Finding the topic may take longer than max.block.ms."""
+async def _send_with_retries(records: Numbered, producer: Producer[bytes, bytes]) -> None:
+    """Send a record, with retries: the metadata may take longer than max.block.ms."""
     while not records.futures:
         with suppress(ApiError):
             await records.send(producer)
 
 
-def test_a_full_buffer_holds_senders_back_and_loses_nothing() -> None:
-    """A broker that takes nothing: senders wait, then are told, and what was accepted arrives when it can."""
+def test_a_full_buffer_blocks_senders_and_loses_nothing() -> None:
+    """The broker does not read: `send` waits, then raises; accepted records are delivered when the broker reads."""
     buffer_bytes = 8_000
 
     async def run() -> None:
@@ -220,18 +220,18 @@ def test_a_full_buffer_holds_senders_back_and_loses_nothing() -> None:
             records = Numbered("t", PARTITIONS)
             producer: Producer[bytes, bytes] = Producer(settings)
             async with asyncio.timeout(DEADLINE_S), producer:
-                await _send_somehow(records, producer)
+                await _send_with_retries(records, producer)
                 await records.settle()
-                proxy.hold(Way.TO_BROKER)
+                proxy.hold(Direction.TO_BROKER)
                 with pytest.raises(BufferExhaustedError, match=r"max\.block\.ms"):
                     await _send_without_end(records, producer)
                 accepted = len(records.futures)
                 assert sum(len(value) for values in records.sent.values() for value in values) <= buffer_bytes
-                # Once more: those who come later are told, too, and nobody is let in by mistake.
+                # Later calls must raise as well, and their records must not be accepted.
                 with pytest.raises(BufferExhaustedError):
                     await records.send(producer, size_bytes=400)
                 assert len(records.futures) == accepted
-                proxy.release(Way.TO_BROKER)
+                proxy.release(Direction.TO_BROKER)
                 await records.settle()
                 await records.send(producer, size_bytes=400)
                 await records.settle()
@@ -247,7 +247,7 @@ async def _send_without_end(records: Numbered, producer: Producer[bytes, bytes])
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_many_senders_share_a_tiny_buffer_at_a_slow_broker(seed: int) -> None:
-    """The broker takes a little now and then, and sometimes the connection is gone: senders wait their turn."""
+    """The broker reads little data at a time, and connections break: senders wait for buffer space."""
     randomness = Random(seed)
 
     async def run() -> None:
@@ -266,7 +266,7 @@ def test_many_senders_share_a_tiny_buffer_at_a_slow_broker(seed: int) -> None:
                 sizes = [[randomness.randrange(10, 900) for _ in range(60)] for _ in topics]
                 await asyncio.gather(*map(send_all, topics, sizes))
                 slowness.cancel()
-                for way in Way:
+                for way in Direction:
                     proxy.release(way)
                 for records in topics:
                     await records.settle()
@@ -278,7 +278,7 @@ def test_many_senders_share_a_tiny_buffer_at_a_slow_broker(seed: int) -> None:
 
 async def _be_slow(proxy: Proxy, randomness: Random, *, pause_s: float = 0.02) -> None:
     while True:
-        way = randomness.choice(list(Way))
+        way = randomness.choice(list(Direction))
         proxy.hold(way)
         await asyncio.sleep(randomness.random() * pause_s)
         if randomness.random() < 0.2:

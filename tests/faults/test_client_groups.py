@@ -1,7 +1,7 @@
-"""Our own consumers in groups: slow ones, and brokers that are killed under them.
+"""Rookery's consumers in groups, with slow members and with brokers that are killed.
 
-What a group has committed was processed by somebody: nothing is skipped. Slow readers hold little, and lose their
-partitions when they do not poll; what they commit then is refused.
+Every committed record was processed by a member: none is skipped. Slow readers buffer little, and lose their partitions
+when they do not poll; their later commits are rejected.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import pytest
 from rookery.client import ApiError, Consumer, ErrorCode, Producer, RebalanceListener, TopicPartition
 from rookery.client.errors import CommitFailedError
 from tests.faults.numbered import DEADLINE_S, HASTY, Numbered, create_topic, partitions_of
-from tests.faults.proxy import Proxy, Way, proxied_broker
+from tests.faults.proxy import Direction, Proxy, proxied_broker
 from tests.support.broker import BrokerProcess, start_broker
 
 PARTITIONS = 4
@@ -35,7 +35,7 @@ SHORT_AND_LONG = pytest.mark.parametrize(
 
 
 def config(bootstrap: str, protocol: str, **changes: object) -> dict[str, object]:
-    """`changes` with underscores for dots."""
+    """Return the settings of a consumer. `changes` have underscores instead of dots."""
     own: dict[str, object] = {
         "bootstrap.servers": bootstrap,
         "group.id": "readers",
@@ -50,7 +50,7 @@ def config(bootstrap: str, protocol: str, **changes: object) -> dict[str, object
 
 
 class Reading:
-    """What a group was given: of each partition everything from the beginning on, though perhaps more than once."""
+    """The records that a group has read: each partition from the beginning, without gaps; some may be read twice."""
 
     def __init__(self) -> None:
         self.next_offsets: dict[int, int] = defaultdict(int)
@@ -66,7 +66,7 @@ class Reading:
 
 
 class Reader:
-    """A member that notes what it is given, then commits now and then, as at-least-once wants it."""
+    """A member that records what it reads, and then commits from time to time, for at-least-once processing."""
 
     def __init__(self, reading: Reading, settings: dict[str, object], randomness: Random) -> None:
         self._reading = reading
@@ -90,7 +90,7 @@ class Reader:
         try:
             await consumer.commit(timeout_s=5.0)
         except CommitFailedError:
-            return  # The group went on without us: others read it again.
+            return  # The group has rebalanced: other members read these records again.
         except ApiError as error:
             if not error.code.retriable and error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 raise
@@ -140,7 +140,7 @@ def test_a_group_skips_nothing_while_its_broker_is_killed(
 @PROTOCOLS
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 30))])
 def test_a_group_skips_nothing_while_its_connections_are_cut(seed: int, protocol: str) -> None:
-    """Joins, heartbeats and commits are lost, and their answers."""
+    """Joins, heartbeats, commits and their responses are lost."""
     randomness = Random(seed)
 
     async def run() -> None:
@@ -192,7 +192,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 async def _check_committed(settings: dict[str, object], records: Numbered) -> None:
-    """The last commit of all covers everything, where commits are automatic; and never more than there is."""
+    """Check the committed offsets: with automatic commits they are at the ends, and never beyond."""
     async with Consumer[bytes, bytes](settings) as consumer:
         committed = await consumer.committed(partitions_of("t", PARTITIONS))
     for tp, offset in committed.items():
@@ -201,8 +201,8 @@ async def _check_committed(settings: dict[str, object], records: Numbered) -> No
             assert offset.offset == len(records.sent[tp.partition])
 
 
-def test_a_slow_reader_holds_one_fetch_of_each_partition() -> None:
-    """However much there is to read, no more of it comes than polls make room for."""
+def test_a_slow_reader_buffers_one_fetch_of_each_partition() -> None:
+    """However many records there are, no more are fetched until polls have taken the buffered ones."""
     fetch_bytes, record_bytes, count = 4_000, 1_000, 800
 
     async def run() -> None:
@@ -215,20 +215,20 @@ def test_a_slow_reader_holds_one_fetch_of_each_partition() -> None:
             settings = config(proxy.address, "range", max_partition_fetch_bytes=fetch_bytes, max_poll_records=1)
             async with asyncio.timeout(DEADLINE_S), Consumer[bytes, bytes](settings) as consumer:
                 consumer.subscribe(["t"])
-                before = proxy.carried_bytes[Way.TO_CLIENT]
+                before = proxy.carried_bytes[Direction.TO_CLIENT]
                 for taken in range(1, 30):
                     while not await consumer.poll():
                         pass
-                    # Fetching goes on in the background, if it wants to.
+                    # Give the background fetches time, in case they continue.
                     await asyncio.sleep(0.01)
-                    fetched = proxy.carried_bytes[Way.TO_CLIENT] - before
+                    fetched = proxy.carried_bytes[Direction.TO_CLIENT] - before
                     assert fetched <= taken * record_bytes * 1.2 + PARTITIONS * fetch_bytes * 1.2 + 20_000
                     assert len(consumer._fetcher._buffers) <= PARTITIONS
 
     asyncio.run(run())
 
 
-class Heard(RebalanceListener):
+class RecordingListener(RebalanceListener):
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
 
@@ -243,8 +243,8 @@ class Heard(RebalanceListener):
 
 
 @PROTOCOLS
-def test_who_works_too_long_loses_everything_and_comes_back(protocol: str) -> None:
-    """The quick one takes over; the slow one cannot commit what it did, and others do it again."""
+def test_a_member_that_exceeds_the_poll_interval_loses_its_partitions_and_rejoins(protocol: str) -> None:
+    """The other member takes over; the slow one cannot commit, and its records are processed again."""
 
     async def run() -> None:
         async with Proxy() as proxy, proxied_broker(proxy, **_underscored(BROKER_SETTINGS)):
@@ -254,22 +254,22 @@ def test_who_works_too_long_loses_everything_and_comes_back(protocol: str) -> No
                 for _ in range(40):
                     await records.send(producer)
             settings = config(proxy.address, protocol, enable_auto_commit=False)
-            heard = Heard()
+            listener = RecordingListener()
             slow = Consumer[bytes, bytes](settings | {"max.poll.interval.ms": 300})
             reading = Reading()
             quick = Reader(reading, settings, Random(1))
             async with asyncio.timeout(DEADLINE_S), slow, asyncio.TaskGroup() as tasks:
-                slow.subscribe(["t"], heard)
+                slow.subscribe(["t"], listener)
                 while not await slow.poll():
                     pass
                 tasks.create_task(quick.run())
                 await _until(lambda: reading.has_all(records))
                 with pytest.raises(CommitFailedError):
                     await slow.commit()
-                assert heard.events[-1][0] == "assigned", "listeners are called by polls only"
-                while not slow.assignment() or heard.events[-1][0] != "assigned" or len(heard.events) < 3:
+                assert listener.events[-1][0] == "assigned", "only polls call listeners"
+                while not slow.assignment() or listener.events[-1][0] != "assigned" or len(listener.events) < 3:
                     await slow.poll(0.1)
-                assert ("lost", PARTITIONS) in heard.events
+                assert ("lost", PARTITIONS) in listener.events
                 quick.stop()
 
     asyncio.run(run())

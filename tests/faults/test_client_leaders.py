@@ -1,6 +1,6 @@
-"""Our own client while leaders move: producers keep their order, consumers their place.
+"""Rookery's client while leaders move: producers keep their order, consumers their position.
 
-Metadata is sometimes old, refusals name the new leader or do not, and answers get lost. The seed is in the test's name.
+Metadata is sometimes old, errors name the new leader or do not, and responses get lost. The seed is in the test's name.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ TP = TopicPartition(TOPIC, 0)
 
 
 def config(cluster: MovingCluster, **changes: object) -> dict[str, object]:
-    """`changes` with underscores for dots."""
+    """Return the settings of a client. `changes` have underscores instead of dots."""
     own = {name.replace("_", "."): value for name, value in changes.items()}
     return {"bootstrap.servers": cluster.bootstrap, **HASTY, "retry.backoff.ms": 1, **own}
 
@@ -35,7 +35,7 @@ async def moving(cluster: MovingCluster, pause_s: float) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        cluster.tell_all()
+        cluster.update_views()
 
 
 @pytest.mark.parametrize("has_hints", [True, False], ids=["hints", "no-hints"])
@@ -62,11 +62,11 @@ def test_a_producer_follows_its_leaders(seed: int, has_hints: bool) -> None:
                             await asyncio.sleep(randomness.random() / 200)
                 cluster.trouble = 0.0
                 await records.settle()
-            assert cluster.refused_count > 0
+            assert cluster.rejected_count > 0
             for partition, log in enumerate(cluster.logs):
                 assert log.values == records.sent[partition]
-                told = [records.futures[value].result().offset for value in log.values]
-                assert told == list(range(len(told)))
+                acknowledged = [records.futures[value].result().offset for value in log.values]
+                assert acknowledged == list(range(len(acknowledged)))
 
     asyncio.run(run())
 
@@ -74,7 +74,7 @@ def test_a_producer_follows_its_leaders(seed: int, has_hints: bool) -> None:
 @pytest.mark.parametrize("has_hints", [True, False], ids=["hints", "no-hints"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_consumer_follows_its_leaders(seed: int, has_hints: bool) -> None:
-    """Nothing twice, nothing left out, whoever leads; writes go on all the while."""
+    """No record is returned twice or left out when leaders move; records are written meanwhile."""
     randomness = Random(seed)
     count = 300
 
@@ -104,7 +104,7 @@ def test_a_consumer_follows_its_leaders(seed: int, has_hints: bool) -> None:
                         positions[record.partition] += 1
                         found += 1
             await writing
-            assert cluster.refused_count > 0
+            assert cluster.rejected_count > 0
 
     positions = [0] * PARTITIONS
     asyncio.run(run())
@@ -117,7 +117,7 @@ def found_in(cluster: MovingCluster, partition: int, offset: int) -> bytes:
 @pytest.mark.parametrize("has_hints", [True, False], ids=["hints", "no-hints"])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_a_truncated_log_is_read_from_where_it_was_cut(reset: str, has_hints: bool) -> None:
-    """An unclean election: what was read is gone, others stand in its place. They are read, not skipped."""
+    """After an unclean election other records are at the offsets that were already read. They are not skipped."""
 
     async def run() -> None:
         cluster = MovingCluster(Random(1), partitions=1, has_hints=has_hints, trouble=0.0)
@@ -133,7 +133,7 @@ def test_a_truncated_log_is_read_from_where_it_was_cut(reset: str, has_hints: bo
             assert await values(consumer, 10) == [b"old %d" % number for number in range(10)]
             cluster.move(0, keep=6)
             cluster.logs[0].write(1, [b"new %d" % number for number in range(6, 16)])
-            cluster.tell_all()
+            cluster.update_views()
             assert await values(consumer, 10) == [b"new %d" % number for number in range(6, 16)]
             assert await consumer.position(TP) == 16
 
@@ -155,7 +155,7 @@ def test_a_truncated_log_is_an_error_without_a_reset() -> None:
             await values(consumer, 10)
             cluster.move(0, keep=6)
             cluster.logs[0].write(1, [b"new"] * 10)
-            cluster.tell_all()
+            cluster.update_views()
             with pytest.raises(OffsetOutOfRangeError):
                 await values(consumer, 1)
             consumer.seek(TP, 6)

@@ -1,7 +1,7 @@
-"""A transactional producer of ours whose connections are cut in the middle of everything, in both protocols.
+"""Rookery's transactional producer whose connections are cut at any byte, in both protocols.
 
-What was committed is read, once and in order; what was aborted is not; and nothing stays open. A commit whose outcome
-nobody told is found out by asking again, never by guessing.
+Committed records are read once and in order, aborted ones are not, and no transaction stays open. If the response to a
+commit is lost, the producer sends the request again and never guesses the outcome.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ BROKER_SETTINGS = {"transaction_state_log_num_partitions": "2"}
 
 
 class Transactor:
-    """Transactions one after the other, and what they wrote if they were committed."""
+    """Runs transactions one after the other, and keeps the records of the committed ones."""
 
     def __init__(self, producer: Producer[bytes, bytes], randomness: Random) -> None:
         self.committed: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}
-        # What the group's offset is, by the transactions that were committed.
+        # The group's offset after the committed transactions.
         self.group_offset: int | None = None
         self._producer = producer
         self._random = randomness
@@ -48,7 +48,7 @@ class Transactor:
             with_offsets = self._random.random() < 0.3
             if with_offsets:
                 place = TopicPartition("t", 0)
-                await self._producer.send_offsets_to_transaction({place: self._count}, Anybody())
+                await self._producer.send_offsets_to_transaction({place: self._count}, GroupWithoutMembers())
             if self._random.random() < 0.7:
                 await self._producer.commit_transaction()
                 for partition, values in sent.items():
@@ -60,8 +60,8 @@ class Transactor:
         await self._producer.abort_transaction()
 
 
-class Anybody:
-    """Of a group without members."""
+class GroupWithoutMembers:
+    """The metadata of a group without members."""
 
     group_id = GROUP
     generation_id = -1
@@ -71,7 +71,7 @@ class Anybody:
 
 @pytest.mark.parametrize("level", [CLASSIC, V2], ids=["classic", "v2"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_transactions_get_over_cut_connections(seed: int, level: int) -> None:
+def test_transactions_recover_from_cut_connections(seed: int, level: int) -> None:
     randomness = Random(seed)
 
     async def run() -> None:

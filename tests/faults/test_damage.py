@@ -1,4 +1,4 @@
-"""A broker as a process whose metadata log was damaged: how the refusal and the repair look to its operator."""
+"""A broker process whose metadata log is damaged: the failed start and the repair, as its operator sees them."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def rookery(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_one_flipped_byte_is_refused_repaired_and_forgotten(tmp_path: Path, clean: bool) -> None:
+def test_one_flipped_byte_fails_the_start_until_it_is_repaired(tmp_path: Path, clean: bool) -> None:
     data_dir = tmp_path / "data"
     with start_broker(data_dir) as broker:
         for topic in ("orders", "payments", "users"):

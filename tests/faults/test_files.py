@@ -1,4 +1,4 @@
-"""The disk in memory keeps the promises of `base.files`, as the real one does, and forgets what was not promised."""
+"""The disk in memory keeps the contract of `base.files`, like a real disk, and loses what the contract allows."""
 
 import errno
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_both_disks_behave_alike(disk: tuple[Files, Path]) -> None:
 
 
 def crashed(survival: Survival) -> CrashFiles:
-    """A synced file with more bytes appended, a new file, and a removed one, all of that unsynced."""
+    """Return a disk after a crash with unsynced changes: an append to a synced file, a new file, a removed file."""
     files = CrashFiles()
     for name in ("kept", "removed"):
         files.write_file(ROOT / name, b"synced")
@@ -104,7 +104,7 @@ def test_faults_on_demand() -> None:
     file = files.open(ROOT / "file")
     with pytest.raises(OSError, match="No space left"):
         file.append(b"5678")
-    assert file.read_at(0, 9) == b"123456", "a failing write stops half way"
+    assert file.read_at(0, 9) == b"123456", "a failing write stops in the middle"
     files.fail_matching(lambda call: call.name == "sync")
     file.append(b"!")
     with pytest.raises(OSError, match="Input/output"):

@@ -1,8 +1,8 @@
-"""Producers run while the broker is killed with SIGKILL again and again on the same port and data directory.
+"""Producers write while the broker is repeatedly killed with SIGKILL and restarted on the same port and directory.
 
-Afterwards every acknowledged record is there, in the order of its producer, and nothing is there twice: recovery
-truncates only what was torn, and rebuilds the producers' state, without which a retry would be stored a second time.
-A compacted topic may give up records, but never the last value of a key.
+Afterwards every acknowledged record is stored, in the order of its producer, and no record is stored twice: recovery
+truncates only torn batches, and rebuilds the producers' state, without which a retry would be stored a second time. A
+compacted topic may lose records, but never the last value of a key.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ SHORT_AND_LONG = pytest.mark.parametrize(
 def killed_under_load(
     data_dir: Path, *settings: str, kills: int, topic: NewTopic, keys: int = 1_000, client: str = "confluent"
 ) -> Iterator[tuple[str, list[SteadyProducer]]]:
-    """The address of a broker that was killed a number of times, and the producers that wrote to it meanwhile."""
+    """Kill a broker a number of times; yields its address and the producers that wrote to it meanwhile."""
     broker = start_broker(data_dir, *settings)
     make = STEADY_PRODUCERS[client]
     producers: list[SteadyProducer] = []
@@ -72,12 +72,12 @@ def test_acknowledged_records_survive_sigkill(tmp_path: Path, client: str, kills
         assert not lost, f"{len(lost)} acknowledged records are gone: {sorted(lost)[:3]}"
         for records in found:
             indexes = [index_of(record) for record in written_by(producer, records)]
-            assert indexes == sorted(set(indexes)), "in order, nothing twice"
+            assert indexes == sorted(set(indexes)), "in order, no record twice"
 
 
 @SHORT_AND_LONG
 def test_compaction_survives_sigkill(tmp_path: Path, kills: int) -> None:
-    """The cleaner works all the time, so some kills hit it in the middle of replacing segments."""
+    """The cleaner runs continuously, so that some kills hit it while it replaces segments."""
     config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
     topic = NewTopic(TOPIC, 1, config=config)
     settings = ("log.cleaner.backoff.ms=10", "log.flush.interval.ms=10", "log.flush.scheduler.interval.ms=10")

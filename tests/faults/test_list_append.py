@@ -1,6 +1,6 @@
-"""No committed transaction of a classic client is torn by Rookery; how many Apache Kafka tears is told for comparison.
+"""Rookery tears no committed transaction of a classic client; the number for Apache Kafka is printed for comparison.
 
-`make conformance` prints a line for each. `ROOKERY_LIST_APPEND_KILLS` says how often the broker is killed.
+`make conformance` prints a line for each. `ROOKERY_LIST_APPEND_KILLS` is how often the broker is killed.
 """
 
 import os
@@ -17,11 +17,11 @@ from tests.faults.list_append import KILL, ListAppend
 SEED = 18
 KILLS = int(os.environ.get("ROOKERY_LIST_APPEND_KILLS", "40"))
 KAFKA_KILLS = max(1, KILLS // 4)
-# A batch is acknowledged when it is on disk: most kills come between the two.
+# A batch is acknowledged when it is on disk: most kills happen between the write and the acknowledgement.
 SYNCED = {"log.flush.interval.messages": "1"}
 LONG = (pytest.mark.long, pytest.mark.timeout(7_200))
 
-Tell = Callable[[str, object], None]
+RecordProperty = Callable[[str, object], None]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ Tell = Callable[[str, object], None]
     ],
 )
 def test_rookery_tears_no_transaction(
-    tmp_path: Path, kills: int, settings: dict[str, str], record_property: Tell
+    tmp_path: Path, kills: int, settings: dict[str, str], record_property: RecordProperty
 ) -> None:
     outcome = ListAppend(Rookery(), tmp_path, kills=kills, seed=SEED, settings=settings).run()
     record_property("figure", str(outcome))
@@ -47,14 +47,14 @@ def test_rookery_tears_no_transaction(
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("settings", [{}, SYNCED], ids=["long", "synced"])
-def test_how_many_apache_kafka_tears(tmp_path: Path, settings: dict[str, str], record_property: Tell) -> None:
-    """Nothing is claimed about its number: this is to be compared with Rookery's."""
+def test_how_many_apache_kafka_tears(tmp_path: Path, settings: dict[str, str], record_property: RecordProperty) -> None:
+    """The number is only reported, for comparison with Rookery's."""
     outcome = ListAppend(ApacheKafka(JARS), tmp_path, kills=KAFKA_KILLS, seed=SEED, settings=settings).run()
     record_property("figure", str(outcome))
     assert outcome.committed > 0
 
 
-def test_what_counts_as_torn() -> None:
+def test_torn_transactions_are_found() -> None:
     transfers = [Transfer("x", 0, 1, 1), Transfer("y", 2, 3, 1)]
     whole, torn = list(postings("whole", transfers)), list(postings("torn", transfers))[1:]
     seen = [Seen(*posting.place, offset, posting) for offset, posting in enumerate([*whole, *torn])]

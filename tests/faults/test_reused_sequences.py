@@ -1,8 +1,9 @@
-"""A producer that gives up an unacknowledged batch with its transaction, and numbers its next batch the same.
+"""A producer drops an unacknowledged batch with its transaction, and gives its next batch the same sequence number.
 
-librdkafka does so: a batch whose connection broke goes back to its queue, an abort purges the queue, and the numbers of
-what was purged are used again. If the broker has written the batch, the number belongs to the aborted transaction. If
-the next batch were taken for a retry, it would be acknowledged and not be there: its transaction would be torn.
+librdkafka does so: a batch whose connection broke returns to its queue, an abort purges the queue, and the numbers of
+the purged batches are used again. If the broker has written the batch, the number belongs to the aborted transaction.
+If the broker treated the next batch as a retry, it would acknowledge it without storing it: its transaction would be
+torn.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ PRODUCE_VERSIONS = {10: ErrorCode.UNKNOWN_PRODUCER_ID, 11: ErrorCode.TRANSACTION
 
 
 class ClassicProducer:
-    """Each step of the classic protocol, with the sequence numbers that the test chooses."""
+    """Sends each request of the classic protocol, with the sequence numbers that the test chooses."""
 
     def __init__(self, address: str, produce_version: int) -> None:
         self._version = produce_version
@@ -78,7 +79,7 @@ class ClassicProducer:
         self._repeat(ask)
 
     def send(self, partition: int, sequence: int, value: bytes) -> None:
-        """Without waiting for the answer."""
+        """Send a batch without waiting for the response."""
         self._wire.send(request_frame(ApiKey.PRODUCE, self._version, **self._fields(partition, sequence, value)))
 
     def produce(self, partition: int, sequence: int, value: bytes) -> Message:
@@ -113,7 +114,7 @@ class ClassicProducer:
 
     @staticmethod
     def _repeat(ask: Callable[[], Message]) -> Message:
-        """While the coordinator is loading, or still ends the transaction before."""
+        """Send a request again while the coordinator is loading or still ends the previous transaction."""
         answers: list[Message] = []
 
         def is_final() -> bool:
@@ -131,7 +132,7 @@ def written(broker: BrokerProcess, partition: int) -> list[bytes]:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_a_number_of_an_aborted_transaction_is_not_acknowledged(tmp_path: Path, version: int) -> None:
-    """Step by step as a log showed it: the same epoch and sequence 216 in the aborted transaction and in the next."""
+    """Repeat the steps of a real log: epoch and sequence 216 are the same in the aborted transaction and the next."""
     with start_broker(tmp_path / "data", *SETTINGS) as broker:
         create_topic(broker.address, TOPIC, LAST_PARTITION + 1)
         producer = ClassicProducer(broker.address, version)
@@ -143,7 +144,7 @@ def test_a_number_of_an_aborted_transaction_is_not_acknowledged(tmp_path: Path, 
         producer.end(commit=True)
         producer.add()
         producer.send(LAST_PARTITION, 216, b"of 227")
-        # Nothing is read from the connection: the acknowledgement is lost.
+        # The test does not read from the connection, so the acknowledgement is lost.
         eventually(lambda: b"of 227" in written(broker, LAST_PARTITION), "the batch is written")
         broker.kill()
         producer.close()
@@ -155,7 +156,7 @@ def test_a_number_of_an_aborted_transaction_is_not_acknowledged(tmp_path: Path, 
             assert producer.produce(partition, 216, b"of 228").error_code == ErrorCode.NONE
         refused = producer.produce(LAST_PARTITION, 216, b"of 228")
         assert (refused.error_code, refused.base_offset) == (PRODUCE_VERSIONS[version], -1)
-        # Recovery as clients do it (KIP-360): a new epoch, which also aborts what is open.
+        # Recover like clients (KIP-360): a new epoch, which also aborts the open transaction.
         former = producer.epoch
         producer.init(producer.producer_id, former)
         assert producer.epoch == former + 1

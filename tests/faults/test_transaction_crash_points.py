@@ -1,11 +1,11 @@
-"""Every crash point of a transaction, enumerated: from the first partition that is added to the last record of its end.
+"""Enumerates every crash point of a transaction, from the first added partition to the last record of its end.
 
-A node in the simulator carries out one transaction over four partitions of two topics and a group's offsets. A first
-run counts the changes of the disk. Then it runs again and again, each time stopped in the middle of the next change: in
-the coordinator's records, the data, the pending offsets, each of the markers. The node is booted again, and
+A simulated node runs one transaction over four partitions of two topics and a group's offsets. A first run counts the
+changes of the disk. The following runs each stop in the middle of the next change: in the coordinator's records, the
+data, the pending offsets, each of the markers. The node is booted again, and
 
-- either the client goes on asking, as clients do: then the transaction must end as it wanted,
-- or the client is gone too: then the transaction must be whole or not at all there, and nothing may hang.
+- either the client retries, as clients do: then the transaction must end as the client requested,
+- or the client died too: then all of the transaction must be visible or none, and no transaction may hang.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class Seen:
-    """How many crash points a run has, how the client saw the transaction end, and what is there afterwards."""
+    """The number of crash points of a run, the end of the transaction as the client saw it, and the final state."""
 
     mutations: int = 0
     ended: Ended | None = None
@@ -62,7 +62,7 @@ class Seen:
 
 
 class Stage:
-    """One run in a world of its own, stopped at the given change of the disk, if any."""
+    """One run in its own world, stopped at the given change of the disk, if any."""
 
     def __init__(self, plan: Plan, crash_at: int | None) -> None:
         self._plan = plan
@@ -120,7 +120,7 @@ class Stage:
         await cluster.close()
 
     async def _look(self) -> None:
-        """After all that was left open has timed out."""
+        """Read the final state after all open transactions have timed out."""
         cluster, seen = self._cluster("auditor"), self._seen
         ends = await offsets_at_end(cluster, PARTITIONS, read_committed=False)
         stable = await offsets_at_end(cluster, PARTITIONS, read_committed=True)
@@ -152,12 +152,12 @@ def check(plan: Plan, crash_at: int, seen: Seen) -> None:
     elif seen.ended is Ended.DONE:
         assert is_visible, where
     if not plan.client_dies:
-        # Nobody else has the transactional id, and the node came back in time.
+        # No other client has the transactional id, and the node came back in time.
         assert seen.ended is Ended.DONE, where
 
 
 def crash_everywhere(plan: Plan, *, step: int = 1, first: int = 0) -> int:
-    """The number of crash points."""
+    """Run the plan with a crash at each point; returns the number of crash points."""
     whole = Stage(plan, None).play()
     assert whole.ended is Ended.DONE
     assert whole.values == (BOTH if plan.commit else BEFORE)
@@ -171,8 +171,10 @@ KILLS = list(product(Protocol, [True, False], [True, False]))
 
 @pytest.mark.parametrize(("protocol", "commit", "client_dies"), KILLS)
 def test_a_killed_node_never_leaves_half_a_transaction(protocol: Protocol, commit: bool, client_dies: bool) -> None:
-    """What was written is there, up to the write that was cut. Every second point: with a client that dies the even
-    ones, with one that lives the odd ones."""
+    """All writes survive, up to the one that was cut.
+
+    Every second point is tested: the even ones with a client that dies, the odd ones with a client that survives.
+    """
     points = crash_everywhere(Plan(protocol, commit, client_dies), step=2, first=int(not client_dies))
     # Partitions and offsets added, four batches, offsets, the decision, five markers, the completion.
     assert points >= 13
@@ -185,7 +187,7 @@ def test_a_kill_at_any_point(protocol: Protocol, commit: bool, client_dies: bool
 
 
 def lose_power_everywhere(survival: Survival, *, commit: bool, step: int = 1, first: int = 0) -> None:
-    """With an fsync before every answer, whatever else the disk forgets."""
+    """Lose power at each point, with an fsync before every response."""
     plan = Plan(Protocol.V2, commit, client_dies=False, survival=survival, settings=SYNCED)
     crash_everywhere(plan, step=step, first=first)
 
@@ -195,7 +197,7 @@ POWER_LOSSES = list(product(Survival, [True, False]))
 
 @pytest.mark.parametrize(("survival", "commit"), POWER_LOSSES)
 def test_a_power_loss_never_leaves_half_a_transaction(survival: Survival, commit: bool) -> None:
-    """Every third point; all points are covered by the ways of surviving together."""
+    """Every third point is tested; together the survivals cover all points."""
     lose_power_everywhere(survival, commit=commit, step=3, first=list(Survival).index(survival) % 3)
 
 
@@ -206,7 +208,7 @@ def test_a_power_loss_at_any_point(survival: Survival, commit: bool) -> None:
 
 
 def test_markers_that_are_not_delivered_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The enumeration is good for something: a coordinator that forgets what it prepared does not pass."""
+    """The enumeration finds a bug: a coordinator that forgets its prepared transactions does not pass."""
     on_loaded = TransactionShard.on_loaded
     monkeypatch.setattr(
         TransactionShard, "on_loaded", lambda shard, now_ms: replace(on_loaded(shard, now_ms), effects=())

@@ -267,7 +267,7 @@ class Worker(ABC):
         ended = await self._end(commit=True)
         if ended is Ended.DONE:
             transfer.fate = Fate.CONFIRMED
-        elif ended is Ended.REFUSED:
+        elif ended is Ended.REJECTED:
             transfer.fate = Fate.NOT_COMMITTED
         self._world.note(f"{transfer} committed: {ended.name}")
         return ended

@@ -112,7 +112,7 @@ class WholeClient:
             raise _as_abortable(error) from error
 
     async def end(self, *, commit: bool) -> Ended:
-        """End the transaction. After UNKNOWN and REFUSED only another instance can continue."""
+        """End the transaction. After UNKNOWN and REJECTED only another instance can continue."""
         if not self._is_open:
             return Ended.DONE
         for number in range(1, _CALLS_MAX + 1):
@@ -120,7 +120,7 @@ class WholeClient:
                 await (self._producer.commit_transaction() if commit else self._producer.abort_transaction())
             except TransactionAbortableError:
                 # On the first call it is certain that the transaction was not committed.
-                return Ended.REFUSED if number == 1 else Ended.UNKNOWN
+                return Ended.REJECTED if number == 1 else Ended.UNKNOWN
             except ApiError as error:
                 if not error.code.retriable or number == _CALLS_MAX:
                     return Ended.UNKNOWN

@@ -1,4 +1,4 @@
-"""What a reader of committed records skips of a fetch."""
+"""The batches of a fetch that a `read_committed` reader skips."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -9,9 +9,9 @@ from rookery.records.control import ControlType, control_type
 
 
 def aborted_batches(data: Buffer, aborted: Iterable[tuple[ProducerId, Offset]]) -> Iterator[range]:
-    """The offsets of the batches that belong to `aborted` transactions, which are producers and first offsets.
+    """Yield the offsets of the batches of aborted transactions. `aborted` has their producers and first offsets.
 
-    A producer's records are aborted from there to its abort marker.
+    A producer's records are aborted from the first offset to its abort marker.
     """
     waiting = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     skipped: set[ProducerId] = set()

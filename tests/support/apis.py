@@ -1,4 +1,4 @@
-"""Which APIs the tests of single requests leave to others."""
+"""The APIs that the tests of single requests leave out."""
 
 from rookery.protocol.api import ApiKey
 
@@ -21,7 +21,7 @@ GROUP_APIS = frozenset(
     )
 )
 
-# So do transactions: tests/broker/test_transactions.py, and test_transactional_offsets.py for TxnOffsetCommit.
+# Transactions as well: tests/broker/test_transactions.py, and test_transactional_offsets.py for TxnOffsetCommit.
 TRANSACTION_APIS = frozenset(
     (
         ApiKey.ADD_PARTITIONS_TO_TXN,

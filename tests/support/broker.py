@@ -1,4 +1,4 @@
-"""A broker in a process of its own, started the way a user starts it: `rookery start` on a free port of the loopback.
+"""A broker in its own process, started as a user starts it: `rookery start` on a free port of the loopback interface.
 
 Used by the end-to-end, conformance and kill tests:
 
@@ -24,7 +24,7 @@ _RANDOM = SystemRandom()
 
 
 class BrokerProcess:
-    """A running `rookery start`. Leaving the context stops it cleanly; a broker that is gone already is no error."""
+    """A running `rookery start`. Leaving the context stops it cleanly; it may already have ended."""
 
     def __init__(self, process: subprocess.Popen[str], address: str, log_path: Path) -> None:
         self.process = process
@@ -36,17 +36,17 @@ class BrokerProcess:
         return int(self.address.rpartition(":")[2])
 
     def stop(self) -> int:
-        """SIGTERM, as an init system does; the exit code."""
+        """Stop it with SIGTERM, as an init system does; returns the exit code."""
         self.process.terminate()
         return self._reap()
 
     def kill(self) -> int:
-        """SIGKILL: no handler runs, nothing is flushed."""
+        """Kill it with SIGKILL: no handler runs, nothing is flushed."""
         self.process.kill()
         return self._reap()
 
     def log(self) -> str:
-        """What the broker wrote to its standard error so far."""
+        """Return what the broker has written to its standard error so far."""
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
     def _reap(self) -> int:
@@ -96,9 +96,9 @@ def start_broker(data_dir: Path, *settings: str, port: int | None = None) -> Bro
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, and is none of those that the system gives to whoever asks for any.
+    """Return a port that was just free and is outside of the range of ports that the system assigns itself.
 
-    Not of Python's shared random numbers: property tests begin them anew, in all processes alike.
+    It does not use Python's shared random generator: property tests reset it to the same state in all processes.
     """
     while True:
         port = _RANDOM.choice(_PORTS)
@@ -121,11 +121,11 @@ def _await_ready(broker: BrokerProcess) -> str:
 
 
 def _read_lines(process: subprocess.Popen[str], lines: "queue.Queue[str]") -> None:
-    """Pass the first line on and drain the rest, so that the broker never blocks on a full pipe."""
+    """Put the first line into the queue and drain the rest, so that the broker never blocks on a full pipe."""
     assert process.stdout is not None
     try:
         lines.put(process.stdout.readline())
         while process.stdout.readline():
             pass
     except ValueError:
-        return  # The pipe was closed by `_reap`.
+        return  # `_reap` has closed the pipe.

@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS: an authority, a broker and a client that it vouches for, and a stranger.
+"""Certificates for tests of TLS: an authority, certificates of a broker and a client, and an unrelated authority.
 
 certificates = make_certificates(tmp_path)
 with Gate(..., context=certificates.server_context(ssl.CERT_REQUIRED)) as gate: ...
@@ -41,13 +41,13 @@ _BROKER_NAMES = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address
 
 
 class Certificates(NamedTuple):
-    """Files in a directory. Those that end in `.p12` have the password PASSWORD, as Java wants one."""
+    """Files in a directory. Those that end in `.p12` have the password PASSWORD, because Java needs one."""
 
     directory: Path
 
     @property
     def authority(self) -> Path:
-        """PEM: who signed the broker's and the client's certificates."""
+        """PEM: the authority that signed the certificates of the broker and the client."""
         return self.directory / "authority.pem"
 
     @property
@@ -62,7 +62,7 @@ class Certificates(NamedTuple):
 
     @property
     def locked_broker(self) -> Path:
-        """The same, its key encrypted with PASSWORD."""
+        """The same as `broker`, with the key encrypted with PASSWORD."""
         return self.directory / "locked-broker.pem"
 
     @property
@@ -72,7 +72,7 @@ class Certificates(NamedTuple):
 
     @property
     def truststore(self) -> Path:
-        """PKCS12: the authority, the way Java marks what it trusts."""
+        """PKCS12: the authority, with Java's mark for trusted certificates."""
         return self.directory / "truststore.p12"
 
     @property
@@ -86,7 +86,7 @@ class Certificates(NamedTuple):
         return self.directory / "client.p12"
 
     def server_context(self, clients: ssl.VerifyMode = ssl.CERT_NONE) -> ssl.SSLContext:
-        """The broker's; `clients` says whether they must show a certificate of the authority."""
+        """Return the broker's context; `clients` is whether clients must present a certificate of the authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.broker)
         context.load_verify_locations(self.authority)
@@ -125,7 +125,7 @@ def _authority(name: str) -> _Identity:
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(name, key).issuer_name(_name(name))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    # Since Python 3.13 an authority that is not said to sign certificates is refused by default.
+    # Since Python 3.13 an authority without the key usage for signing certificates is rejected by default.
     builder = builder.add_extension(_SIGNS_CERTIFICATES, critical=True)
     return _Identity(key, builder.sign(key, hashes.SHA256()))
 

@@ -1,12 +1,12 @@
-"""What stands before a plain broker in tests: it encrypts and asks who is there, then passes requests on.
+"""A proxy for a plaintext broker in tests: it adds TLS and SASL logins, and forwards the requests.
 
     with gated_broker(tmp_path / "data", users={"alice": "secret"}) as gate:
         client = connect(gate.address, sasl=...)
     assert gate.logins == ["PLAIN alice"]
 
-Like Apache Kafka it answers one request of a connection after the other, lets nobody but ApiVersions in before the
-login, and hangs up on what it does not like; `hang_ups` says why. A session that has outlived `session_lifetime_ms` is
-hung up on when it is next used, unless it logs in again. A test may change `users` on the way.
+Like Apache Kafka it handles the requests of a connection one after the other, accepts only ApiVersions before the
+login, and closes the connection after an invalid request; `hang_ups` has the reasons. A session that is older than
+`session_lifetime_ms` is closed at its next request, unless that is a new login. A test may change `users` at any time.
 """
 
 import asyncio
@@ -36,27 +36,27 @@ ALL_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 _ADDED = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _BEARER = re.compile(rb"n,,\x01auth=Bearer ([^\x01]+)\x01(?:[A-Za-z]+=[^\x01]+\x01)*\x01")
 _START_TIMEOUT_S = 30
-# Kafka's own.
+# The same value as in Kafka.
 _SESSION_S_MIN = 1.0
-# A session may last longer than it should: a busy machine, which reads late what was sent in time, is no reason to
-# fail a test.
+# A session may last longer: on a busy machine, requests that were sent in time may be read late, and the test must not
+# fail for that.
 _GRACE_S = 15.0
 
-# Is sent what the client says and yields the answers; returns who it was, and the last answer.
+# A generator that is sent the client's messages and yields the responses; returns the user and the last response.
 _Login: TypeAlias = Generator[bytes, bytes, tuple[str, bytes]]
 _Check: TypeAlias = Callable[[str], str | None]
 
 
-class RefusedError(Exception):
-    """The login failed; the text is for the client."""
+class LoginFailedError(Exception):
+    """The login failed; the text is sent to the client."""
 
 
 class HangUpError(Exception):
-    """The connection ends here; the text is for `hang_ups`."""
+    """The gate closes the connection; the text is added to `hang_ups`."""
 
 
 class Gate:
-    """`check_token` says whose a bearer token is; without it, it is the one of the user who has it for a password."""
+    """The proxy. `check_token` returns the user of a bearer token; by default the token is the user's password."""
 
     def __init__(
         self,
@@ -68,7 +68,10 @@ class Gate:
         session_lifetime_ms: int = 0,
         host: str = "localhost",
     ) -> None:
-        """Without `users` and `check_token` nobody has to log in. `host` is where it listens, and says to be."""
+        """Create a gate. Without `users` and `check_token` no login is needed.
+
+        `host` is the address at which it listens, and which it advertises.
+        """
         self.port = free_port()
         self._host = host
         self._listen = "127.0.0.1" if host == "localhost" else host
@@ -91,12 +94,12 @@ class Gate:
 
     @property
     def advertised(self) -> str:
-        """The setting of the broker that makes its clients come back to the gate."""
+        """The broker's setting with which clients connect to the gate."""
         return f"advertised.listeners=PLAINTEXT://{self.address}"
 
     def __enter__(self) -> "Gate":
         self._thread.start()
-        assert self._started.wait(_START_TIMEOUT_S), "the gate does not open"
+        assert self._started.wait(_START_TIMEOUT_S), "the gate does not start"
         return self
 
     def __exit__(
@@ -122,7 +125,7 @@ class Gate:
         except HangUpError as reason:
             self.hang_ups.append(str(reason))
         except (OSError, asyncio.IncompleteReadError):
-            pass  # One of the two sides is gone.
+            pass  # The client or the broker has closed its connection.
         finally:
             connection.close()
 
@@ -141,7 +144,7 @@ def gated_broker(
     session_lifetime_ms: int = 0,
     host: str = "localhost",
 ) -> Iterator[Gate]:
-    """A gate and a broker behind it."""
+    """Start a broker, and a gate that forwards to it."""
     gate = Gate(
         users=users,
         mechanisms=mechanisms,
@@ -241,13 +244,13 @@ class _Connection:
         if self._login is None:
             raise HangUpError("ILLEGAL_SASL_STATE: SASL_AUTHENTICATE without SASL_HANDSHAKE")
         try:
-            return _said(self._login.send(request.auth_bytes))
-        except RefusedError as error:
-            return _said(b"", ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
+            return _auth_response(self._login.send(request.auth_bytes))
+        except LoginFailedError as error:
+            return _auth_response(b"", ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
         except StopIteration as end:
             return self._logged_in(*end.value)
 
-    def _logged_in(self, user: str, last_words: bytes) -> Message:
+    def _logged_in(self, user: str, last_response: bytes) -> Message:
         self._gate.logins.append(f"{self._mechanism} {user}")
         self._login = None
         self._is_logged_in = True
@@ -255,7 +258,7 @@ class _Connection:
         lifetime_ms = self._gate.session_lifetime_ms
         if lifetime_ms:
             self._session_end = self._logged_in_s + lifetime_ms / 1000 + _GRACE_S
-        return _said(last_words, session_lifetime_ms=lifetime_ms)
+        return _auth_response(last_response, session_lifetime_ms=lifetime_ms)
 
 
 def _login(gate: Gate, mechanism: str) -> _Login:
@@ -265,11 +268,11 @@ def _login(gate: Gate, mechanism: str) -> _Login:
 
 
 def _plain(gate: Gate) -> _Login:
-    said = yield b""
-    words = said.decode().split("\x00")
-    if len(words) != 3 or gate.users.get(words[1]) != words[2]:
-        raise RefusedError("Authentication failed: Invalid username or password")
-    return words[1], b""
+    received = yield b""
+    fields = received.decode().split("\x00")
+    if len(fields) != 3 or gate.users.get(fields[1]) != fields[2]:
+        raise LoginFailedError("Authentication failed: Invalid username or password")
+    return fields[1], b""
 
 
 def _scram(gate: Gate, mechanism: str) -> _Login:
@@ -286,7 +289,7 @@ def _scram(gate: Gate, mechanism: str) -> _Login:
         server.set_client_first((yield b"").decode())
         server.set_client_final((yield server.get_server_first().encode()).decode())
     except scramp.ScramException:
-        raise RefusedError(f"Authentication failed during authentication with SASL mechanism {mechanism}") from None
+        raise LoginFailedError(f"Authentication failed during authentication with SASL mechanism {mechanism}") from None
     return user, server.get_server_final().encode()
 
 
@@ -295,24 +298,26 @@ def _bearer(gate: Gate) -> _Login:
     user = gate.check_token(match[1].decode()) if match else None
     if user is None:
         reason = json.dumps({"status": "invalid_token"})
-        said = yield reason.encode()
-        raise RefusedError(reason if said == b"\x01" else "Authentication failed: the reason was not taken note of")
+        received = yield reason.encode()
+        raise LoginFailedError(
+            reason if received == b"\x01" else "Authentication failed: the client did not confirm the reason"
+        )
     return user, b""
 
 
-def _said(
-    words: bytes, error_code: ErrorCode = ErrorCode.NONE, message: str | None = None, *, session_lifetime_ms: int = 0
+def _auth_response(
+    data: bytes, error_code: ErrorCode = ErrorCode.NONE, message: str | None = None, *, session_lifetime_ms: int = 0
 ) -> Message:
     return Message(
-        error_code=error_code, error_message=message, auth_bytes=words, session_lifetime_ms=session_lifetime_ms
+        error_code=error_code, error_message=message, auth_bytes=data, session_lifetime_ms=session_lifetime_ms
     )
 
 
 def _with_login(header: RequestHeader, frame: bytes) -> bytes:
-    """The broker's answer to ApiVersions, and what the gate answers by itself."""
+    """Return the broker's ApiVersions response with the APIs that the gate handles itself."""
     version = header.api_version
     if version > DEFINED[ApiKey.API_VERSIONS].maximum:
-        return frame  # It says to ask again in a lower version.
+        return frame  # The response tells the client to use a lower version.
     _, position = parse_response_header(header.api_key, version, frame[4:])
     response = decode_response(header.api_key, version, frame[4:], position)
     own = [Message(api_key=key, min_version=DEFINED[key].minimum, max_version=DEFINED[key].maximum) for key in _ADDED]

@@ -1,7 +1,7 @@
-"""What the broker logs in a test's own process, kept quiet or looked at.
+"""The log of a broker in the test's process: suppressed or captured.
 
-Both leave the settings of structlog as they found them: embedded brokers look whether there are any, and those of other
-tests may live in this process.
+Both functions restore the configuration of structlog: embedded brokers check whether there is one, and those of other
+tests may run in the same process.
 """
 
 import logging
@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Only what is critical: some tests would print thousands of lines."""
+    """Log only critical events: some tests would print thousands of lines."""
     with _settings_kept():
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         yield
@@ -23,7 +23,7 @@ def quiet_logs() -> Iterator[None]:
 
 @contextmanager
 def captured_logs() -> Iterator[list[MutableMapping[str, Any]]]:
-    """Every line as a dictionary, instead of being written."""
+    """Collect every log event as a dictionary instead of printing it."""
     with _settings_kept(), capture_logs() as lines:
         yield lines
 

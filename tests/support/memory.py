@@ -1,4 +1,4 @@
-"""The memory of the process that a test runs in, where the system tells it."""
+"""The memory of the test's process, on systems that report it."""
 
 import mmap
 from pathlib import Path

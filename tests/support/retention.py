@@ -1,7 +1,6 @@
-"""A setting for brokers whose tests write records with timestamps of years ago.
+"""A setting for brokers whose tests write records with timestamps that are years old.
 
-An embedded broker looks for what is too old every second: on a slow machine it removed such records before they were
-read.
+An embedded broker applies retention every second: on a slow machine it would remove such records before they are read.
 """
 
 from typing import Final

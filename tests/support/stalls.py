@@ -1,12 +1,12 @@
-"""How long the event loop is held, in calls instead of seconds.
+"""Measures how long the event loop is blocked, in function calls instead of seconds.
 
     with counted_turns() as turns:
         ...
     assert turns.longest < CALLS_MAX
 
-A turn of the loop is everything between two looks at the sockets, which is what another connection waits for. Its
-length is the number of function calls in the loop's thread (of Python and of C functions): the same on a slow machine
-as on a fast one. Some five million calls take a second, so `CALLS_MAX` is about 50 ms.
+A turn of the loop is everything between two polls of the sockets; other connections wait for its end. Its length is the
+number of calls of Python and C functions in the loop's thread, which is the same on slow and fast machines. About five
+million calls take a second, so `CALLS_MAX` is about 50 ms.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Turns:
 
 @contextmanager
 def counted_turns() -> Iterator[Turns]:
-    """Count from now on; to be used on the loop that is measured, which must be asyncio's own."""
+    """Count the calls of each turn. Must be entered on the measured loop, which must be asyncio's own."""
     turns, loop = Turns(), asyncio.get_running_loop()
     run_once = loop._run_once  # type: ignore[attr-defined]
 
@@ -52,7 +52,7 @@ def counted_turns() -> Iterator[Turns]:
     sys.setprofile(count)
     try:
         yield turns
-        # The turn that is under way counts too.
+        # The current turn counts too.
         turns.end()
     finally:
         sys.setprofile(before)

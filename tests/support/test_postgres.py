@@ -1,4 +1,4 @@
-"""The tests' PostgreSQL runs wherever the clone lies: root's home is closed to the user that runs the server."""
+"""The tests' PostgreSQL runs from any location of the clone, also from root's home, which other users cannot read."""
 
 import os
 import shutil

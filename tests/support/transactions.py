@@ -1,14 +1,15 @@
-"""Transactions for tests: a producer that takes each step singly.
+"""Transactions for tests: a producer with a method for each step.
 
-The steps are those of Rookery's own client (`Transactions`), in either protocol, whatever the cluster says:
+The steps are those of Rookery's client (`Transactions`), in either protocol, whatever the cluster's feature level is:
 
-    CLASSIC   the client adds partitions to its transaction (AddPartitionsToTxn, AddOffsetsToTxn). One epoch serves many
-              transactions; it is raised when a request's fate stays unknown, lest it join a later one (KIP-360)
+    CLASSIC   the client adds partitions to its transaction (AddPartitionsToTxn, AddOffsetsToTxn). One epoch is used for
+              many transactions; it is incremented when the outcome of a request is unknown, because the request could
+              become part of a later transaction (KIP-360)
     V2        the server adds partitions (Produce v12, TxnOffsetCommit v5). Each transaction has its own epoch (KIP-890)
 
-Only writing is done here: one batch for each partition, whose place the caller gets to know. What cannot be told from
-outside is told as such: `end` answers UNKNOWN if a request was lost that may have been carried out. `AbortableError`
-ends a transaction only; every other ApiError ends a producer: another instance has taken over, or must.
+Only writing is implemented here: one batch for each partition, whose offset is returned. `end` returns UNKNOWN if a
+request was lost that may have been carried out. `AbortableError` ends only the transaction. Every other ApiError ends
+the producer: another instance has taken over, or must.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ _REPEATED = frozenset(
         ApiKey.END_TXN,
     )
 )
-# Answers of a coordinator that has done nothing yet; after other retriable ones it may have.
+# The retriable errors of a coordinator that has changed nothing; after others it may have.
 _NOT_DONE = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 _WRITTEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
@@ -60,15 +61,15 @@ _PRODUCE_VERSIONS = {Protocol.CLASSIC: 11, Protocol.V2: 12}
 
 
 class Ended(Enum):
-    """DONE: as asked for. REFUSED: certainly not. UNKNOWN: perhaps."""
+    """The outcome of `end`. DONE: as requested. REJECTED: certainly not. UNKNOWN: perhaps."""
 
     DONE = auto()
-    REFUSED = auto()
+    REJECTED = auto()
     UNKNOWN = auto()
 
 
 class SentRequest(NamedTuple):
-    """A request that went out; whoever sends it again plays a message that comes late."""
+    """A request that was sent. Sending it again simulates a message that arrives late."""
 
     protocol: Protocol
     identity: ProducerIdentity
@@ -76,7 +77,7 @@ class SentRequest(NamedTuple):
     api_version: int
     message: Request[Struct]
     node: NodeId
-    # A Produce of which all batches were acknowledged.
+    # True for a Produce request whose batches were all acknowledged.
     is_written: bool = False
 
 
@@ -86,7 +87,7 @@ class Batch(NamedTuple):
 
 
 class GroupName(NamedTuple):
-    """A group whose members are not asked for."""
+    """The metadata of a group without a member: the broker then does not check the member."""
 
     group_id: str
     generation_id: int = -1
@@ -95,11 +96,11 @@ class GroupName(NamedTuple):
 
 
 class TransactionCluster(Cluster):
-    """A cluster that speaks the protocol it is told to, and tells what goes out to it."""
+    """A cluster client with a fixed protocol; `on_sent` is called with each request."""
 
     protocol = Protocol.V2
     on_sent: Callable[[ApiKey, int, Request[Struct], NodeId], None] | None = None
-    # Whether an EndTxn may have been carried out although nobody said so.
+    # Whether an EndTxn may have been carried out although it was not confirmed.
     is_end_uncertain = False
 
     async def call(
@@ -114,7 +115,7 @@ class TransactionCluster(Cluster):
     ) -> ResponseT:
         connection = await self.connection(node, lane)
         if api_key in _REPEATED and self.on_sent is not None and node is not None:
-            assert version_max is not None, "the version makes the protocol"
+            assert version_max is not None, "the version determines the protocol"
             self.on_sent(api_key, min(version_max, connection.version(api_key)), message, node)
         was_uncertain = self.is_end_uncertain
         self.is_end_uncertain |= api_key is ApiKey.END_TXN
@@ -123,7 +124,7 @@ class TransactionCluster(Cluster):
         )
         if api_key is ApiKey.END_TXN:
             code = ErrorCode(vars(response)["error_code"])
-            # Even if it was done: what comes behind it, a new epoch, may fail.
+            # Also after a success: the next step, a new epoch, may fail.
             self.is_end_uncertain = (
                 was_uncertain or code is ErrorCode.NONE or (code.retriable and code not in _NOT_DONE)
             )
@@ -133,9 +134,9 @@ class TransactionCluster(Cluster):
 
 
 class TransactionalProducer:
-    """One instance. Begin with `init`; a transaction begins with its first `produce` or `send_offsets`.
+    """One instance. Call `init` first; a transaction begins with its first `produce` or `send_offsets`.
 
-    `patience_s` bounds each step with its retries.
+    `patience_s` is the time-out of each step, including its retries.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class TransactionalProducer:
         sent: deque[SentRequest] | None = None,
     ) -> None:
         self.protocol = protocol
-        # What went out lately, in the order of sending.
+        # The latest requests, in the order of sending.
         self.sent: deque[SentRequest] = deque(maxlen=_SENT_KEPT) if sent is None else sent
         self._cluster = cluster
         self._clock = clock
@@ -176,7 +177,7 @@ class TransactionalProducer:
         await self._transactions.init()
 
     async def produce(self, values: Mapping[TopicPartition, Sequence[bytes]]) -> dict[TopicPartition, Offset]:
-        """One batch for each partition; where they begin."""
+        """Write one batch to each partition; returns their first offsets."""
         self._begin()
         for partition in values:
             self._transactions.add(partition)
@@ -184,7 +185,7 @@ class TransactionalProducer:
             await self._transactions.ensure_added(values.keys())
             return await self._produce([self._batch(tp, some) for tp, some in values.items()])
         except ApiError as error:
-            raise self._told(error) from error
+            raise self._as_abortable(error) from error
 
     async def send_offsets(self, group: str, offsets: Offsets) -> None:
         """Commit a group's offsets with the transaction."""
@@ -192,17 +193,17 @@ class TransactionalProducer:
         try:
             await self._transactions.send_offsets(offsets, GroupName(group))
         except ApiError as error:
-            raise self._told(error) from error
+            raise self._as_abortable(error) from error
 
     async def end(self, *, commit: bool) -> Ended:
-        """Ask until there is an answer; after UNKNOWN and REFUSED only another instance can go on."""
+        """End the transaction, with retries. After UNKNOWN and REJECTED only another instance can continue."""
         self._cluster.is_end_uncertain = False
         if not self._transactions.is_open:
             return Ended.DONE
         try:
             await self._transactions.end(commit=commit)
         except ApiError as error:
-            return Ended.UNKNOWN if self._cluster.is_end_uncertain or error.code.retriable else Ended.REFUSED
+            return Ended.UNKNOWN if self._cluster.is_end_uncertain or error.code.retriable else Ended.REJECTED
         return Ended.DONE
 
     async def close(self) -> None:
@@ -214,8 +215,8 @@ class TransactionalProducer:
         if not self._transactions.is_open:
             self._transactions.begin()
 
-    def _told(self, error: ApiError) -> ApiError:
-        """After time ran out, too, the transaction is given up."""
+    def _as_abortable(self, error: ApiError) -> ApiError:
+        """Return the error as AbortableError, also after a time-out, unless it ends the producer."""
         if isinstance(error, ProducerFencedError | FatalProducerError):
             return error
         return AbortableError(error.code, error.message)
@@ -234,7 +235,7 @@ class TransactionalProducer:
         return Batch(partition, data)
 
     async def _produce(self, batches: Iterable[Batch]) -> dict[TopicPartition, Offset]:
-        """Ask again for those that have no offset yet."""
+        """Send batches until all have an offset."""
         offsets: dict[TopicPartition, Offset] = {}
         waiting = {batch.partition: batch for batch in batches}
         deadline_s, attempt = _now_s() + self._patience_s, 0
@@ -252,7 +253,7 @@ class TransactionalProducer:
     async def _produce_once(
         self, waiting: dict[TopicPartition, Batch], offsets: dict[TopicPartition, Offset]
     ) -> ErrorCode | None:
-        """The reason for another try."""
+        """Send the waiting batches once; returns the error if another attempt is needed."""
         try:
             leaders = {tp: await self._cluster.leader(tp) for tp in waiting}
         except ApiError as error:
@@ -307,7 +308,7 @@ class TransactionalProducer:
 
 
 async def repeat(cluster: Cluster, request: SentRequest) -> None:
-    """Send something again that was sent before, on a connection of its own, whatever the answer."""
+    """Send a request again, on a separate connection, and ignore the response."""
     if request.node not in cluster.metadata.brokers:
         await cluster.refresh(())
     connection = await cluster.connection(request.node, "repeated")

@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes bring about, and saying what there was instead."""
+"""Waits for the effects of other threads and processes, with a useful message on a time-out."""
 
 import time
 from collections.abc import Callable
@@ -11,12 +11,12 @@ _POLL_INTERVAL_S = 0.02
 
 
 def eventually(condition: Callable[[], bool], what: str | Callable[[], str], *, timeout_s: float = TIMEOUT_S) -> None:
-    """Until it holds. `what` should hold; or, as a function, what is to be said about how it is."""
+    """Wait until `condition` is true. `what` describes it, or, as a function, returns the state for the message."""
     _poll(condition, bool, lambda _: what if isinstance(what, str) else what(), timeout_s)
 
 
 def expect(read: Callable[[], T], expected: T, *, timeout_s: float = TIMEOUT_S) -> None:
-    """Until that is read."""
+    """Wait until `read` returns `expected`."""
     _poll(read, lambda found: found == expected, lambda found: f"{found} instead of {expected}", timeout_s)
 
 

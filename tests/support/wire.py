@@ -1,4 +1,4 @@
-"""A client of bare bytes: sends exactly what a test wants, well formed or not, and reads whole replies."""
+"""A client that sends exactly the bytes of a test, well formed or not, and reads whole responses."""
 
 import socket
 from types import TracebackType
@@ -15,7 +15,7 @@ CORRELATION_ID = 4711
 
 
 class WireClient:
-    """One connection. Every read fails loudly after a time-out, so that a broker that hangs fails the test."""
+    """One connection. Every read raises after a time-out, so that a broker that hangs fails the test."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -33,7 +33,7 @@ class WireClient:
         self.socket.sendall(data)
 
     def read_frame(self) -> bytes:
-        """The next frame without its size; ConnectionError if the broker closed instead."""
+        """Return the next frame without its size; raises ConnectionError if the broker has closed the connection."""
         return self._read_exactly(int.from_bytes(self._read_exactly(4), "big"))
 
     def call(self, api_key: ApiKey, version: int, **fields: Any) -> Message:
@@ -47,7 +47,7 @@ class WireClient:
         return decode_response(api_key, version, frame, position)
 
     def is_closed_by_broker(self) -> bool:
-        """Whether the broker ends the connection without another byte."""
+        """Return whether the broker closes the connection without another byte."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -64,13 +64,13 @@ class WireClient:
 
 
 def request_frame(api_key: ApiKey, version: int, **fields: Any) -> bytes:
-    """A well-formed request, size included."""
+    """Return a well-formed request, size included."""
     header = RequestHeader(api_key, version, CORRELATION_ID, "wire")
     return encode_request_frame(header, encode_request(api_key, version, Message(**fields)))
 
 
 def produce_frame(topic: str, records: Buffer | None, *, version: int = 9, acks: int = -1) -> bytes:
-    """A Produce request for partition 0, whose records may be anything."""
+    """Return a Produce request for partition 0; `records` may be any bytes."""
     partition = Message(index=0, records=None if records is None else bytes(records))
     return request_frame(
         ApiKey.PRODUCE,
