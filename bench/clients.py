@@ -35,7 +35,7 @@ def _values(record_bytes: int) -> Values:
 
 
 class Stopwatch:
-    """Of the measured part: seconds that passed, and processor seconds of this process."""
+    """The measured part: seconds that passed, and processor seconds of this process."""
 
     def __init__(self) -> None:
         await_go()

@@ -189,7 +189,7 @@ class Client:
         return text.decode()
 
     def check_error(self, error: int | None) -> None:
-        """Of the calls that return an rd_kafka_error_t, which is null if all went well, and else is ours to free."""
+        """Raise the error of a call that returns an rd_kafka_error_t: null on success, otherwise freed here."""
         if error is not None:
             text: bytes = self.library.rd_kafka_error_string(error)
             message = text.decode()

@@ -39,10 +39,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of loads that ran together."""
+    """The results of loads that ran together."""
 
     results: list[Measurements]
-    # Of the broker, while they ran.
+    # The broker's, while they ran.
     cpu_s: float
 
     @property
@@ -118,7 +118,7 @@ def await_go() -> None:
     sys.stdout.write(f"{_READY}\n")
     sys.stdout.flush()
     if not sys.stdin.readline():
-        raise SystemExit("nobody waits for this load")
+        raise SystemExit("no process waits for this load")
 
 
 def run_action(actions: Mapping[str, Callable[..., Mapping[str, float]]]) -> None:

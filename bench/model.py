@@ -90,7 +90,7 @@ class Bench:
     round: int
     # Kept over the rounds of one row and system, for preparations that are too slow to repeat.
     kept_directory: Path
-    # Whose turn it is: the system's name, or the client's in a row that compares clients.
+    # The contestant: the system's name, or the client's in a row that compares clients.
     contestant: str = ""
     notes: list[str] = field(default_factory=list)
 

@@ -1,6 +1,6 @@
 """What the records hold: text in the manner of JSON events, the same bytes for every system and round.
 
-Zeros would flatter whoever compresses, random bytes would make compression pointless. This text, field names and short
+Zeros would flatter every compression, random bytes would make compression pointless. This text, field names and short
 values from a small vocabulary with a random identifier now and then, shrinks to about a quarter with zstd and about a
 third with lz4 in batches of 1 MB, as logs and events commonly do.
 """

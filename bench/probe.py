@@ -62,7 +62,7 @@ class Probe:
         return int(count)
 
     def metadata(self, topics: list[str] | None = None) -> Topology:
-        """Of the named topics, or of all."""
+        """Request the metadata of the named topics, or of all."""
         if topics is None:
             request = struct.pack(">i", -1)
         else:

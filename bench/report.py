@@ -68,7 +68,7 @@ class Goal:
     """One bound: of the ratio, or, with a unit, of Rookery's own figure."""
 
     text: str
-    # Of the row.
+    # The row's.
     title: str
     # What is bounded, and how it is shown; None if it was not measured.
     value: float | None
@@ -163,7 +163,7 @@ def _family(family: str, rows: list[RowResult]) -> str:
 
 
 def _lone_table(rows: list[RowResult], name: str) -> list[str]:
-    """Of what has nothing beside it."""
+    """The table of rows that have no peer to compare with."""
     lines = [[row.title, _label(metric), _figure(row, metric, name)] for row in rows for metric in row.metrics]
     return ["| row | | median |", "| --- | --- | ---: |", *map(_line, lines)]
 

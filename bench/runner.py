@@ -33,7 +33,7 @@ from bench.results import RowResult
 
 # The broker's JVM compiles what it runs often within a fraction of a full round.
 WARM_UP_PART = 0.4
-# Of a JVM that has just started.
+# A JVM that has just started is slow.
 COLD_WARM_UPS = 5
 
 
@@ -61,7 +61,7 @@ class Plan:
         return self.rounds if row.rounds_max is None else min(self.rounds, row.rounds_max)
 
     def turns(self, row: Row) -> Iterator[Turn]:
-        """Who runs in which round, in order."""
+        """The contestants of each round, in order."""
         first = WARM_UP_ROUND if self.warm_up and row.warm_up else 0
         for round_number in range(first, self.rounds_of(row)):
             contestants = self._contestants(row)

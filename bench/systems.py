@@ -135,7 +135,7 @@ class Rookery:
     def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         """Rookery formats its directory when it first starts; a port is chosen.
 
-        Python compiles what it imports and keeps that, as `pip install` does, unless its user told it not to.
+        Python compiles what it imports and keeps that, as `pip install` does, unless its user disabled that.
         """
         directory.mkdir(parents=True, exist_ok=True)
         _ports(directory)

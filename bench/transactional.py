@@ -17,7 +17,7 @@ from bench.load import Measurements, await_go, run_action
 from bench.paced import due_times, percentiles, wake_punctually
 
 # A commit waits for deliveries, and only their reports wake it; otherwise it sleeps for ten milliseconds at a time.
-# That a delivery failed is told by the commit too.
+# The commit also reports a failed delivery.
 PRODUCER_SETTINGS = {"delivery.report.only.error": "false"}
 _TIMEOUT_MS = 60_000
 _CHUNK_BYTES = 240_000

@@ -92,7 +92,7 @@ def fetch_frame(topic: str, offsets: list[int], partition_max_bytes: int, *, max
 
 
 def metadata_frame(topics: list[str] | None) -> bytes:
-    """Of the named topics, or of all."""
+    """Request the metadata of the named topics, or of all."""
     named = None if topics is None else [Message(topic_id=None, name=name) for name in topics]
     body = Message(topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     return request_frame(ApiKey.METADATA, METADATA_VERSION, body)
@@ -141,7 +141,7 @@ class Conversation:
 
 
 def connect(port: int) -> socket.socket:
-    """A connection without Nagle's delay. Who listens may still be about to start."""
+    """A connection without Nagle's delay. The listener may still be starting."""
     deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Resident memory: of a broker that nobody uses, of one under load, and what 2,000 idle connections add."""
+"""Resident memory: of an idle broker, of one under load, and what 2,000 idle connections add."""
 
 import contextlib
 import threading

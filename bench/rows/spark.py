@@ -57,7 +57,7 @@ def write(key: str, size: str, delivery: str, bench: Bench) -> Mapping[str, floa
         asked = {"topic": name, "records": records, "record_bytes": _SIZES[size], "options": options}
         result = _run(bench, "write", asked)
         held = count_records(bench.broker, name, _PARTITIONS)
-        # Besides the records there are the marks of transactions.
+        # The log also has the markers of transactions.
         if held < result["written"]:
             raise RuntimeError(f"the topic holds {held} records instead of {result['written']:.0f}")
     return _rates(key, result, _SIZES[size])

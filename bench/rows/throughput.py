@@ -39,7 +39,7 @@ _CONSUMERS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Of the records and the topic."""
+    """The settings of the records and the topic."""
 
     size: str
     partitions: int

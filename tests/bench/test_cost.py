@@ -127,7 +127,7 @@ def test_operations_that_do_not_exist_are_refused(capsys: pytest.CaptureFixture[
     assert "heartbeat" in capsys.readouterr().out
 
 
-def test_a_machine_without_a_counter_is_told_what_to_install(
+def test_a_machine_without_a_counter_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")

@@ -168,7 +168,7 @@ def test_raw_sockets_and_files(tmp_path: Path) -> None:
 
 
 def test_a_load_that_hangs_is_ended(tmp_path: Path) -> None:
-    # Nobody ever connects to it.
+    # No client ever connects to it.
     load = Load("bench.raw", "receive", {"port": 0, "total_bytes": 1})
     with pytest.raises(LoadError, match="receive failed"):
         run_loads([load], timeout_s=1.5)

@@ -76,7 +76,7 @@ def test_root_gets_java(machine: Machine) -> None:
     assert machine.set_up() == Done(0, "", [*INSTALLS, INTO_VENV])
 
 
-def test_others_are_told_what_to_run(machine: Machine) -> None:
+def test_other_users_see_what_to_run(machine: Machine) -> None:
     """Everything but Spark works without Java, so the rest is set up."""
     machine.is_used_by(1000)
     machine.add("apt-get")
