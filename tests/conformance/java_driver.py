@@ -43,19 +43,19 @@ class JavaDriver:
         return f"client-{next(self._numbers)}"
 
     def call(self, *words: object) -> list[str]:
-        """Run a command; what it told. An exception in Java is one here."""
+        """Run a command and return its output. An exception in Java is raised here."""
         assert self._process.stdin is not None
         print(*words, sep="\t", file=self._process.stdin, flush=True)
         # A call that never ends must not hang the tests: without the driver, its answer is the end of the file.
         watchdog = threading.Timer(CALL_TIMEOUT_S, self._process.kill)
         watchdog.start()
         try:
-            kind, *told = self._answer()
+            kind, *output = self._answer()
         finally:
             watchdog.cancel()
         if kind == "ok":
-            return told
-        error = JavaError(*told)
+            return output
+        error = JavaError(*output)
         if _FENCED & set(error.names):
             raise FencedError(str(error)) from error
         raise error

@@ -232,7 +232,7 @@ def running(*members: Member) -> Iterator[None]:
 
 
 def share(members: Sequence[Member], partitions: set[Partition]) -> bool:
-    """Whether members have all partitions between them, each exactly one member's, and nobody has none."""
+    """Whether members have all partitions between them, each exactly one member's, and every member has one."""
     owned = [partition for member in members for partition in member.partitions]
     return sorted(owned) == sorted(partitions) and all(member.partitions for member in members)
 

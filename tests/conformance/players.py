@@ -1,4 +1,4 @@
-"""Who plays a scenario of transactions: one foreign client, and the broker that it plays against."""
+"""The players of a scenario of transactions: one foreign client, and the broker that it talks to."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -23,7 +23,7 @@ TOPIC, BROKER = 2, 4
 NODE_ID = "1"
 # Kafka gives this one to all brokers when a cluster is formatted (eligible leader replicas, KIP-966).
 SET_BY_FORMATTING = "min.insync.replicas"
-# What the two brokers were told differently, or what differs on purpose (docs/unsupported.md).
+# Settings that the two brokers were started with, or that differ on purpose (docs/unsupported.md).
 DIFFERENT = {
     "advertised.listeners",
     "controller.listener.names",

@@ -20,7 +20,7 @@ TIMEOUT_S = 60
 
 
 def keys() -> list[str]:
-    """Of every length up to 40, and outside of ASCII."""
+    """Keys of every length up to 40, and outside of ASCII."""
     generator = random.Random(6)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789-äß€😀"
     return ["".join(generator.choices(letters, k=number % 40 + 1)) + str(number) for number in range(KEYS)]

@@ -52,7 +52,7 @@ def test_idempotent_producer(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_good_records_are_told_from_the_bad_ones_of_their_batch(bootstrap: str, topic: str, idempotent: bool) -> None:
+def test_good_records_differ_from_the_bad_ones_of_their_batch(bootstrap: str, topic: str, idempotent: bool) -> None:
     create(bootstrap, topic, cleanup_policy="compact")
     # One batch: nothing is sent before all are there.
     producer = confluent_kafka.Producer(

@@ -30,7 +30,7 @@ SETTINGS = (
 )
 SHORT_SESSIONS = ("group.consumer.session.timeout.ms=3000", "group.consumer.min.session.timeout.ms=3000")
 
-# Errors that a consumer is told and gets over by itself.
+# Errors that a consumer reports and recovers from by itself.
 BEARABLE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED)
 
 
@@ -224,7 +224,7 @@ while True:
 
 
 def test_a_member_that_dies_is_replaced(tmp_path: Path, topic: str) -> None:
-    """Nobody says goodbye for it; its session ends on the broker's clock."""
+    """It leaves without a request; its session expires by the broker's clock."""
     with start_broker(tmp_path / "data", *SETTINGS, *SHORT_SESSIONS) as broker:
         group = Group(broker.address, topic)
         group.create_topic(topic, 4)

@@ -180,7 +180,7 @@ def test_a_member_that_is_killed(bootstrap: str, topic: str) -> None:
 
 
 def test_a_member_that_stalls(bootstrap: str, topic: str) -> None:
-    """Its client notices that nobody polls, and leaves the group; when it polls again it comes back."""
+    """Its client notices the missing polls and leaves the group; the next poll joins it again."""
     partitions = fill(bootstrap, topic, partitions=2, count=5)
     staller = confluent_consumer(
         bootstrap,

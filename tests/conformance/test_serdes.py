@@ -134,7 +134,7 @@ def through_topic(platform: Platform, topic: str, write: Write, read: Read, valu
 def test_customers_old_and_new(
     platform: Platform, topic: str, writing: str, reading: str, writer: str, reader: str
 ) -> None:
-    """The fax number was dropped for an email address: neither side breaks, whoever is updated first."""
+    """The fax number was dropped for an email address: neither side breaks, in whichever order they are updated."""
     for schema in (OLD_CUSTOMER, NEW_CUSTOMER):
         platform.ours.register(f"{topic}-value", Schema(schema))
     write = avro_writer(platform, writing, SCHEMAS[writer])

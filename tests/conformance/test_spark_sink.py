@@ -69,7 +69,7 @@ def test_outcomes(running: RunningBroker) -> None:
         older, newer = running.prepare(name), running.prepare(name)
         assert ends(older, True, False) == [fenced, fenced]
         assert ends(newer, True) == [done]
-        assert ends(PreparedTransaction("nobody", 1, 0), True) == [EndOutcome.UNKNOWN]
+        assert ends(PreparedTransaction("unknown", 1, 0), True) == [EndOutcome.UNKNOWN]
 
 
 @pytest.mark.java

@@ -1,4 +1,4 @@
-"""librdkafka in transactions: what it is told of pending offsets, of errors, and of the last stable offset."""
+"""librdkafka in transactions: what it sees of pending offsets, of errors, and of the last stable offset."""
 
 from collections.abc import Iterator
 from functools import partial

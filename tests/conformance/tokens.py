@@ -84,7 +84,7 @@ def _handler_of(endpoint: TokenEndpoint) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Tests have nobody to read this."""
+            """Do not log: no one reads the output of tests."""
 
     return Handler
 

@@ -33,7 +33,7 @@ def read(spark: "SparkSession", connector: str, bootstrap: str, options: Options
 
 
 def collect(frame: "DataFrame") -> Batch:
-    """Of a frame that has the connectors' columns."""
+    """Rows of a frame that has the connectors' columns."""
     found = frame.withColumn(_TASK, functions.spark_partition_id()).collect()
     found.sort(key=lambda row: (row.topic, row.partition, row.offset))
     tasks: dict[int, list[tuple[str, int, int]]] = {}

@@ -42,7 +42,7 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-def test_a_table_and_a_query_are_read_anew_with_each_batch(
+def test_a_table_and_a_query_are_read_again_with_each_batch(
     spark: "SparkSession", postgres: Postgres, tmp_path: Path
 ) -> None:
     with psycopg.connect(postgres.dsn) as connection:

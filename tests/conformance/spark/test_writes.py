@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[list[Any], str, Options, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_both_refuse(spark: "SparkSession", bootstrap: str, name: str) -> None:
     rows, schema, options, says = REFUSED[name]
-    # Nobody waits a minute for a partition that does not come.
+    # Do not wait a minute for a partition that does not come.
     options = {"kafka.max.block.ms": "3000", **options}
     frame = spark.createDataFrame(rows, schema)
     with pytest.raises(Exception):  # noqa: B017, PT011 - of many kinds
