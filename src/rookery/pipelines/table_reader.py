@@ -45,7 +45,7 @@ def read_table(
     for batch in records:
         gathered.append(batch)
         size_bytes += batch.nbytes
-        # Merge only as much as the size of the table: merging small chunks into a large table takes quadratic time.
+        # Merge when the new records are as large as the table: merging small chunks into it takes quadratic time.
         if size_bytes >= max(_CHUNK_BYTES, table.size_bytes):
             table, gathered, size_bytes = table.with_records(gathered), [], 0
             if table.size_bytes > free_bytes:

@@ -27,7 +27,7 @@ IDENTITY: Final = "rookery.identity"
 
 
 def identities(keys: pa.Array, failed: pa.Array) -> pa.Array:
-    """Return bytes that are equal for equal keys with an equal outcome of decoding; no key is not the empty key."""
+    """Return bytes that are equal if keys and outcomes of decoding are equal; a null key differs from an empty one."""
     with_key = pc.if_else(failed, pa.scalar(b"1"), pa.scalar(b"0"))
     without_key = pc.if_else(failed, pa.scalar(b"3"), pa.scalar(b"2"))
     marks = pc.if_else(pc.is_null(keys), without_key, with_key)
