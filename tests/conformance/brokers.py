@@ -1,4 +1,4 @@
-"""Both brokers that Rookery's client must work with: Rookery and Apache Kafka, each in a process of its own."""
+"""The two brokers that Rookery's client must work with, Rookery and Apache Kafka, each in its own process."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 def start(name: str, directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
-    """The bootstrap address of a running broker with `SETTINGS` and `more`."""
+    """Run a broker with `SETTINGS` and `more`; yields its bootstrap address."""
     settings = {**SETTINGS, **more}
     if name == "rookery":
         with start_broker(directory / "data", *(f"{key}={value}" for key, value in settings.items())) as broker:

@@ -1,6 +1,6 @@
-"""The Python clients behind one face, for tests in which any of them writes and any other reads.
+"""The Python clients with one interface, for tests in which any of them writes and any other reads.
 
-None of them joins a group: partitions are assigned by hand.
+None of them joins a group: partitions are assigned manually.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class ForeignClient(Protocol):
     name: str
 
     def produce(self, bootstrap: str, topic: str, samples: list[Sample], *, codec: str = "none") -> list[int]:
-        """Write to partition 0 and wait for the acknowledgements; the offsets."""
+        """Write to partition 0 and wait for the acknowledgements; returns the offsets."""
         ...
 
     def consume(self, bootstrap: str, topic: str, count: int) -> list[Sample]:
@@ -29,7 +29,7 @@ class ForeignClient(Protocol):
 
 
 class Confluent:
-    """confluent-kafka, over librdkafka."""
+    """confluent-kafka, which is based on librdkafka."""
 
     name = "confluent"
 
@@ -68,7 +68,7 @@ class Confluent:
 
 
 def confluent_consumer(bootstrap: str, **settings: Any) -> confluent_kafka.Consumer:
-    """A consumer to assign by hand; librdkafka wants a group name even then."""
+    """Return a consumer for manual assignment; librdkafka needs a group name even then."""
     return confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -149,7 +149,7 @@ def kafka_python_read(consumer: Any, count: int) -> list[Any]:
 
 
 def python_sample(record: Any) -> Sample:
-    """A record of kafka-python or aiokafka."""
+    """Return the sample of a record of kafka-python or aiokafka."""
     headers = tuple((name, bytes(value)) for name, value in record.headers)
     return Sample(record.key, record.value, record.timestamp, headers)
 

@@ -1,7 +1,7 @@
-"""One broker per test process, shared by the tests of all clients; each test has topics of its own.
+"""One broker per test process, shared by the tests of all clients; each test has its own topics.
 
-`ROOKERY_CONFORMANCE_BOOTSTRAP=host:port` runs the same tests against another broker, for example Apache Kafka itself:
-that is how one finds out whether a failing test or the broker is wrong.
+`ROOKERY_CONFORMANCE_BOOTSTRAP=host:port` runs the same tests against another broker, for example Apache Kafka. This
+shows whether a failing test or the broker is wrong.
 """
 
 import os
@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.java_driver import JavaDriver
 from tests.support.broker import start_broker
 
-# The samples' timestamps are old, so retention must not come between writing and reading them.
+# The samples' timestamps are old, so retention must not delete them between writing and reading.
 SETTINGS = (
     "num.partitions=1",
     "auto.create.topics.enable=true",
@@ -27,7 +27,7 @@ SETTINGS = (
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running broker."""
+    """Run a broker; yields its address."""
     if address := os.environ.get("ROOKERY_CONFORMANCE_BOOTSTRAP"):
         yield address
         return
@@ -37,7 +37,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def empty_bootstrap(tmp_path: Path) -> Iterator[str]:
-    """A broker without other tests' topics: a client with a pattern asks for all of them, again and again."""
+    """Run a broker without other tests' topics: a client with a pattern repeatedly requests all of them."""
     if address := os.environ.get("ROOKERY_CONFORMANCE_BOOTSTRAP"):
         yield address
         return
@@ -47,13 +47,13 @@ def empty_bootstrap(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def java() -> Iterator[JavaDriver]:
-    """Java's clients, to be driven."""
+    """Run a driver of the Java clients."""
     with JavaDriver() as driver:
         yield driver
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test uses."""
+    """Return a topic name that no other test uses."""
     name: str = request.node.name
     return f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}-{uuid.uuid4().hex[:8]}"

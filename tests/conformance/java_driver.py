@@ -1,6 +1,6 @@
-"""Kafka's Java clients behind the faces of `transactors`: a program that takes commands, `java/TransactionDriver.java`.
+"""Kafka's Java clients with the interfaces of `transactors`, driven through a program, `java/TransactionDriver.java`.
 
-Java compiles it as it starts. One serves all tests of a process, since a new one takes seconds.
+Java compiles the program when it starts. All tests of a process share one, because a start takes seconds.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.conformance.faces import READ_COMMITTED, FencedError, Partition
+from tests.conformance.interfaces import READ_COMMITTED, FencedError, Partition
 from tests.conformance.java_tools import JARS
 from tests.conformance.members import SESSION_MS
 
@@ -22,7 +22,7 @@ _FENCED = {"ProducerFencedException", "InvalidProducerEpochException"}
 
 
 class JavaError(Exception):
-    """What Java threw: the names of the exception and of its causes, and the message."""
+    """An exception in Java: the names of the exception and of its causes, and the message."""
 
     def __init__(self, names: str, message: str) -> None:
         super().__init__(f"{names}: {message}")
@@ -43,24 +43,24 @@ class JavaDriver:
         return f"client-{next(self._numbers)}"
 
     def call(self, *words: object) -> list[str]:
-        """Run a command and return its output. An exception in Java is raised here."""
+        """Run a command; returns its results. Raises JavaError or FencedError for an exception in Java."""
         assert self._process.stdin is not None
         print(*words, sep="\t", file=self._process.stdin, flush=True)
-        # A call that never ends must not hang the tests: without the driver, its answer is the end of the file.
+        # A call that never ends must not hang the tests: killing the driver ends its output.
         watchdog = threading.Timer(CALL_TIMEOUT_S, self._process.kill)
         watchdog.start()
         try:
-            kind, *output = self._answer()
+            kind, *results = self._read_reply()
         finally:
             watchdog.cancel()
         if kind == "ok":
-            return output
-        error = JavaError(*output)
+            return results
+        error = JavaError(*results)
         if _FENCED & set(error.names):
             raise FencedError(str(error)) from error
         raise error
 
-    def _answer(self) -> list[str]:
+    def _read_reply(self) -> list[str]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("= "):
@@ -86,7 +86,7 @@ class JavaSource:
             f"group.id={group_id}",
             "auto.offset.reset=earliest",
             "enable.auto.commit=false",
-            # No more than the test takes, so that the position is behind the last of them.
+            # No more than the test takes, so that the position is after the last of them.
             "max.poll.records=1",
             f"session.timeout.ms={SESSION_MS}",
             f"isolation.level={READ_COMMITTED}",
@@ -134,7 +134,7 @@ class JavaTransactor:
         self._driver.call("send", self.name, topic, partition, *(value.decode() for value in values))
 
     def send_offsets(self, offsets: Mapping[Partition, int], source: Any, *, generation: int | None = None) -> None:
-        """With a generation, the metadata of a member that the group does not know."""
+        """Commit offsets; with a `generation`, the metadata is that of a member that the group does not have."""
         words = [word for place, offset in offsets.items() for word in (*place, offset)]
         self._driver.call("offsets", self.name, source.name, "" if generation is None else generation, *words)
 
@@ -149,6 +149,6 @@ class JavaTransactor:
 
 
 def read_with_java(driver: JavaDriver, bootstrap: str, topic: str, isolation: str) -> list[bytes]:
-    """All values of partition 0, up to its end as the isolation level sees it."""
+    """Return all values of partition 0, up to its end for this isolation level."""
     settings = (f"bootstrap.servers={bootstrap}", f"isolation.level={isolation}", "fetch.max.wait.ms=10")
     return [value.encode() for value in driver.call("read", topic, 0, *settings)]

@@ -1,4 +1,4 @@
-"""Key stores and trust stores in the formats of Java, made by Java's own keytool."""
+"""Key stores and trust stores in Java's formats, created with Java's keytool."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ def make_truststore(certificates: Certificates, directory: Path, store_format: s
 
 
 def make_keystore(certificates: Certificates, directory: Path, store_format: str) -> Path:
-    """With the client's key."""
+    """Create a key store with the client's key."""
     path = directory / "keystore"
     source = ("-srckeystore", certificates.client_keystore, "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD)
     _keytool("-importkeystore", *source, *_store(path, store_format, "dest"))

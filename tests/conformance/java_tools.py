@@ -1,6 +1,6 @@
-"""Apache Kafka's own command-line tools, run as their scripts run them: a class and its arguments.
+"""Apache Kafka's command-line tools, run as in their scripts: a class and its arguments.
 
-`scripts/conformance-setup.sh` brings the jars to `.cache/java`; `ROOKERY_JAVA_JARS` names another place.
+`scripts/conformance-setup.sh` downloads the jars to `.cache/java`; `ROOKERY_JAVA_JARS` names another directory.
 """
 
 import os
@@ -37,7 +37,7 @@ def tool_command(tool: str, *arguments: str) -> list[str]:
 
 
 def run_tool(tool: str, *arguments: str, text: str = "", fails: bool = False) -> str:
-    """Run `kafka-<tool>`; what it printed. `fails` expects a non-zero exit code instead of zero."""
+    """Run `kafka-<tool>`; returns its output. `fails` expects a non-zero exit code instead of zero."""
     command = tool_command(tool, *arguments)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     output = done.stdout + "".join(
@@ -48,5 +48,5 @@ def run_tool(tool: str, *arguments: str, text: str = "", fails: bool = False) ->
 
 
 def speak_classic(bootstrap: str) -> None:
-    """Finalize transaction.version 1, at which Java's producers add partitions to transactions themselves."""
+    """Finalize transaction.version 1, with which Java's producers add partitions to transactions themselves."""
     run_tool("features", "--bootstrap-server", bootstrap, "downgrade", "--feature", "transaction.version=1")

@@ -1,4 +1,4 @@
-"""Members of consumer groups, one class per foreign client, each polling in a thread of its own until it is stopped."""
+"""Members of consumer groups, one class per foreign client; each polls in its own thread until it is stopped."""
 
 import asyncio
 import threading
@@ -19,19 +19,19 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 
 TIMEOUT_S = 60
 _POLL_S = 0.1
-# A poll that ends between SyncGroup and its answer leaves kafka-python 3.0 waiting for ever: it gets more time.
+# If a poll ends between SyncGroup and its response, kafka-python 3.0 waits for ever: its polls are longer.
 _KAFKA_PYTHON_POLL_MS = 2000
-# Longer than a busy machine stands still; who waits for its end chooses a shorter one.
+# Longer than the stalls of a busy machine; a test that waits for the end of a session uses a shorter one.
 SESSION_MS = 15_000
 HEARTBEAT_MS = 500
-# Their own grows to 10 and 30 s while a broker is away.
+# The clients' defaults grow to 10 and 30 s while a broker is down.
 _RECONNECT_MS = 500
 
 Partition = tuple[str, int]
 
 
 class Member:
-    """`partitions` is what it has now; `records` what it has read, as (topic, partition, offset)."""
+    """A member. `partitions` is its current assignment; `records` what it has read, as (topic, partition, offset)."""
 
     strategies: ClassVar[tuple[str, ...]] = ()
 
@@ -63,7 +63,7 @@ class Member:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group as the client does when it is closed."""
+        """Stop polling and close the client, which leaves the group."""
         self._stopping.set()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
@@ -107,7 +107,7 @@ class ConfluentMember(Member):
             consumer.close()
 
     def _take(self, consumer: confluent_kafka.Consumer, messages: list[Any]) -> None:
-        # Refused connections while the broker restarts are not the test's business; what comes of them is.
+        # Ignore refused connections while the broker restarts; the test checks only their effects.
         read = [message for message in messages if message.error() is None]
         self.records += [(message.topic(), message.partition(), message.offset()) for message in read]
         self.partitions = frozenset((item.topic, item.partition) for item in consumer.assignment())
@@ -175,7 +175,7 @@ class KafkaPythonMember(Member):
         try:
             consumer.commit()
         except (kafka.errors.CommitFailedError, kafka.errors.KafkaConnectionError):
-            return  # The group rebalances or the broker restarts; the records come again.
+            return  # The group rebalances or the broker restarts; the records are read again.
 
 
 class AioKafkaMember(Member):
@@ -215,7 +215,7 @@ class AioKafkaMember(Member):
         try:
             await consumer.commit()
         except aiokafka.errors.CommitFailedError:
-            return  # The group rebalances; the records come again.
+            return  # The group rebalances; the records are read again.
 
 
 MEMBERS: tuple[type[Member], ...] = (ConfluentMember, KafkaPythonMember, AioKafkaMember)
@@ -232,13 +232,13 @@ def running(*members: Member) -> Iterator[None]:
 
 
 def share(members: Sequence[Member], partitions: set[Partition]) -> bool:
-    """Whether members have all partitions between them, each exactly one member's, and every member has one."""
+    """Return whether every partition is assigned to exactly one member, and every member has a partition."""
     owned = [partition for member in members for partition in member.partitions]
     return sorted(owned) == sorted(partitions) and all(member.partitions for member in members)
 
 
 def fill(bootstrap: str, topic: str, *, partitions: int, count: int, create: bool = True) -> set[Partition]:
-    """A topic with `count` more records in each partition."""
+    """Create a topic, unless `create` is False, and write `count` records to each partition."""
     if create:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions)])[topic].result(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Rookery's own client behind the face of the foreign ones: record by record, and in columns."""
+"""Rookery's client with the interface of the foreign ones: record by record, and in columns."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rookery's own client behind the faces of `transactors`, through its synchronous face."""
+"""Rookery's synchronous client with the interfaces of `transactors`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from rookery.client import ApiError, ErrorCode, OffsetAndMetadata, TopicPartition
 from rookery.client.errors import ProducerFencedError
 from rookery.client.sync import Consumer, Producer
-from tests.conformance.faces import READ_COMMITTED, FencedError, Partition
+from tests.conformance.interfaces import READ_COMMITTED, FencedError, Partition
 from tests.conformance.members import HEARTBEAT_MS, SESSION_MS
 
 TIMEOUT_S = 30
@@ -86,7 +86,7 @@ class RookeryTransactor:
         try:
             method(*arguments)
         except ApiError as error:
-            # A leader only sees that the epoch is old, as in Java's InvalidProducerEpochException.
+            # A leader only knows that the epoch is old, as in Java's InvalidProducerEpochException.
             if isinstance(error, ProducerFencedError) or error.code == ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise FencedError(str(error)) from error
             raise

@@ -1,4 +1,4 @@
-"""The players of a scenario of transactions: one foreign client, and the broker that it talks to."""
+"""The foreign client and the broker of a transaction scenario."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.clients import TIMEOUT_S
-from tests.conformance.faces import Source, Transactor
+from tests.conformance.interfaces import Source, Transactor
 from tests.conformance.java_tools import speak_classic
 
 JAVA, JAVA_CLASSIC = "java", "java-classic"
@@ -17,7 +17,7 @@ class _Closable(Protocol):
 
 
 class Player:
-    """Makes transactional producers and group consumers of one client, and closes those that a test leaves open."""
+    """Creates transactional producers and group consumers of one client, and closes those that a test leaves open."""
 
     def __init__(
         self, name: str, bootstrap: str, transactor: Callable[..., Transactor], source: Callable[..., Source]
@@ -29,7 +29,7 @@ class Player:
         self._open: list[_Closable] = []
 
     def move_to(self, bootstrap: str) -> None:
-        """Play against another broker, which the test started for itself."""
+        """Use another broker, which the test has started."""
         self.bootstrap = bootstrap
         if self.name == JAVA_CLASSIC:
             speak_classic(bootstrap)

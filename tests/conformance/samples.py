@@ -1,4 +1,4 @@
-"""What the conformance tests write and expect to read back, whichever client does it."""
+"""The records that the conformance tests write and expect to read back, with any client."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ TIMESTAMP_STEP_MS = 1_000
 
 
 class Sample(NamedTuple):
-    """A record as every client can express it."""
+    """A record with the fields that all clients have."""
 
     key: bytes | None
     value: bytes | None
@@ -17,7 +17,7 @@ class Sample(NamedTuple):
 
 
 def make_samples(count: int, *, value_size: int = 100, prefix: str = "") -> list[Sample]:
-    """Records with keys, headers and rising timestamps; every seventh key is null, every eleventh value is empty."""
+    """Return records with keys, headers and rising timestamps; each seventh key is null, each eleventh value empty."""
     return [_make_sample(index, value_size=value_size, prefix=prefix) for index in range(count)]
 
 

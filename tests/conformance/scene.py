@@ -1,4 +1,4 @@
-"""A topic on a broker of either kind, Rookery's clients for it, and what their conformance tests have in common."""
+"""A topic on either kind of broker, Rookery's clients for it, and shared helpers of their conformance tests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,7 +44,7 @@ class Scene:
             await until(lambda: self.has_leaders(admin, partitions))
 
     async def has_leaders(self, admin: Admin, partitions: int) -> bool:
-        """Kafka answers CreateTopics before its broker serves the partitions."""
+        """Return whether the partitions are served: Kafka responds to CreateTopics before that."""
         (found,) = await admin.describe_topics([self.topic])
         return len(found.partitions) == partitions and all(p.leader >= 0 for p in found.partitions)
 
@@ -71,7 +71,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def read(consumer: Consumer[Any, Any], count: int) -> Records:
-    """At least that many records."""
+    """Read at least `count` records."""
     found: Records = []
     async with asyncio.timeout(TIMEOUT_S):
         while len(found) < count:

@@ -1,8 +1,8 @@
-"""Apache Kafka with all the security that Rookery's client speaks, and what a client has to say to it: in Kafka's keys,
-so that Java's clients can say the same.
+"""Apache Kafka with all security features that Rookery's client supports, and the client settings for it.
 
-Each listener is for one question. `PLAIN`'s password has what a JAAS text must escape; the mechanisms of SCRAM have a
-password each, so that a login by the wrong one of them fails.
+The settings have Kafka's keys, so that Java clients can use the same. Each listener tests one feature. The password of
+`PLAIN` has characters that a JAAS text must escape. The mechanisms of SCRAM have different passwords, so that a login
+with the wrong mechanism fails.
 """
 
 import socket
@@ -27,11 +27,11 @@ from tests.support.certificates import Certificates, make_certificates
 from tests.support.waiting import eventually
 
 SSL, SASL_PLAINTEXT, SASL_SSL = "SSL", "SASL_PLAINTEXT", "SASL_SSL"
-# It demands a client's certificate, where SSL only asks for one.
+# This listener requires a client certificate; SSL only requests one.
 MUTUAL = "MUTUAL"
-# It is at an address that its certificate does not name.
+# This listener has an address that its certificate does not contain.
 MISNAMED = "MISNAMED"
-# A login lasts SESSION_MS here, and SCRAM-SHA-256 is not known. Java's broker refuses a second login within a second.
+# A login at this listener lasts SESSION_MS, and it has no SCRAM-SHA-256. Kafka rejects a second login within a second.
 SHORT = "SHORT"
 PROTOCOLS = {
     SSL: SSL,
@@ -58,7 +58,7 @@ _MODULES = {
 }
 _VALIDATOR = f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _TOKEN_LOGIN = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
-# The system property without which Java's clients and brokers ask no URL for tokens or keys.
+# The system property with the URLs from which Java's clients and brokers may request tokens or keys.
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _ITERATIONS = 4096
 _JVM_OPTIONS = ("-Xmx512M", "-Xms128M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
@@ -68,7 +68,7 @@ Settings = dict[str, str]
 
 @value_class
 class SecureKafka:
-    """A running broker. `plain` is the address for those who prepare a test."""
+    """A running broker. `plain` is the address for the setup of tests."""
 
     plain: str
     addresses: Mapping[str, str]
@@ -78,7 +78,7 @@ class SecureKafka:
     def settings(
         self, listener: str, mechanism: str = "", *, user: str = USER, password: str | None = None
     ) -> Settings:
-        """What a client says to be welcome, besides the address; certificates are in PEM files."""
+        """Return the settings with which a client can connect, without the address; certificates are in PEM files."""
         protocol = PROTOCOLS[listener]
         found = {"security.protocol": protocol}
         if protocol != SASL_PLAINTEXT:
@@ -95,11 +95,11 @@ class SecureKafka:
         return found
 
     def _identity(self) -> Settings:
-        """The client's own certificate."""
+        """The settings of the client's certificate."""
         return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.certificates.client)}
 
     def add_user(self, name: str) -> None:
-        """One who can log in by SCRAM-SHA-512. He may have to wait a moment until the broker has heard of him."""
+        """Add a user for SCRAM-SHA-512. The broker may learn of the user only a moment later."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
         self._alter(UserScramCredentialUpsertion(name, info, PASSWORDS[SCRAM_512].encode()))
 
@@ -141,7 +141,7 @@ def start_secure(directory: Path) -> Iterator[SecureKafka]:
         )
         broker = kafka.start(directory / "kafka", {**SETTINGS, **_broker_settings(certificates, keys_url)})
         try:
-            # They open one after the other.
+            # The listeners open one after the other.
             eventually(lambda: all(map(_is_open, addresses.values())), "open listeners")
             yield SecureKafka(broker.bootstrap, addresses, certificates, tokens)
         finally:
@@ -201,6 +201,6 @@ def _backslashed(value: str) -> str:
 
 
 def _escaped(value: str) -> str:
-    """For a file of Java's properties, which is in ASCII."""
+    """Escape a value for a Java properties file, which is in ASCII."""
     backslashed = value.replace("\\", "\\\\")
     return "".join(letter if letter.isascii() else f"\\u{ord(letter):04x}" for letter in backslashed)

@@ -1,4 +1,4 @@
-"""aiokafka: producing, fetching, offsets, and its admin client, which speaks older versions than the others."""
+"""aiokafka: producing, fetching, offsets, and its admin client, which uses older versions than the others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ def test_idempotent_producer_in_small_batches(bootstrap: str, topic: str) -> Non
     assert [sample.value for sample in CLIENT.consume(bootstrap, topic, 300)] == [b"%d" % index for index in range(300)]
 
 
-def test_refused_records(bootstrap: str, topic: str) -> None:
+def test_rejected_records(bootstrap: str, topic: str) -> None:
     async def run() -> None:
         config = {"max.message.bytes": "2000", "cleanup.policy": "compact"}
         async with admin_client(bootstrap) as admin:
@@ -166,7 +166,7 @@ def test_configs(bootstrap: str, topic: str) -> None:
             assert await value(admin) == ("60000", dynamic_topic)
             await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "70000"})])
             assert await value(admin) == ("70000", dynamic_topic)
-            # The old AlterConfigs replaces all: what it does not name goes back to its default.
+            # The old AlterConfigs replaces all configs: those that it does not name are reset to their defaults.
             await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"segment.ms": "90000"})])
             assert await value(admin) == ("604800000", default)
 

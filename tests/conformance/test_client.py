@@ -1,4 +1,4 @@
-"""Rookery's client against Rookery and against Apache Kafka: the same tests, so that neither is tuned to the other."""
+"""Rookery's client with Rookery and with Apache Kafka: the same tests, so that neither is tuned to the other."""
 
 import asyncio
 import re
@@ -115,7 +115,7 @@ def test_an_unknown_topic_is_named(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_shares_the_partitions_and_goes_on_where_it_was(scene: Scene, protocol: str) -> None:
+def test_a_group_shares_the_partitions_and_continues_at_its_offsets(scene: Scene, protocol: str) -> None:
     async def work() -> None:
         await scene.create(4)
         for index in range(4):
@@ -171,7 +171,7 @@ def test_every_assignor_reaches_every_partition(scene: Scene, assignor: str) -> 
     play(work())
 
 
-def test_listeners_hear_of_every_change_and_commit_before_it(scene: Scene) -> None:
+def test_listeners_are_called_for_every_change_and_commit_before_it(scene: Scene) -> None:
     events: list[tuple[str, int]] = []
 
     class Listener(RebalanceListener):
@@ -235,7 +235,7 @@ def test_a_static_member_comes_back_without_a_rebalance(scene: Scene) -> None:
     play(work())
 
 
-def test_a_pattern_finds_topics_that_come_later(scene: Scene) -> None:
+def test_a_pattern_matches_topics_that_are_created_later(scene: Scene) -> None:
     async def work() -> None:
         await scene.create()
         later = Scene(scene.bootstrap, f"{scene.topic}-later")
@@ -488,7 +488,7 @@ def test_admin_of_configs_and_features(scene: Scene) -> None:
             assert await retention() == ("1000000000", True)
 
             async def becomes(value: str, *, is_own: bool) -> None:
-                """Apache Kafka's broker hears of a change a moment after its controller has confirmed it."""
+                """Wait for a value: Kafka's broker applies a change a moment after its controller has confirmed it."""
                 while await retention() != (value, is_own):
                     await asyncio.sleep(0.05)
 

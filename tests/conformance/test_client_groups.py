@@ -1,4 +1,4 @@
-"""Our consumer in one group with other people's: each leads once, reads what the others assign, and is replaced."""
+"""Rookery's consumer in one group with other libraries': each leads once, gets assignments of others, is replaced."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ class RookeryMember(Member):
 
 
 class JavaMember(Member):
-    """Kafka's VerifiableConsumer, which tells on its standard output what happens to it."""
+    """Kafka's VerifiableConsumer, which prints its events to its standard output."""
 
     strategies: ClassVar = ("range", "roundrobin", "sticky", "cooperative-sticky")
     _ASSIGNORS: ClassVar = {
@@ -137,10 +137,10 @@ def test_our_members_share_and_take_over(bootstrap: str, topic: str, strategy: s
             eventually(lambda: share([first, second], partitions), "two members share")
             eventually(lambda: all_read([first, second], 4, 25), "all records were read")
             eventually(lambda: committed(bootstrap, topic) == [25] * 4, "all of it was committed")
-        eventually(lambda: share([first], partitions), "the one who is left has all")
+        eventually(lambda: share([first], partitions), "the remaining member has all")
         before = len(first.records)
         fill(bootstrap, topic, partitions=4, count=5, create=False)
-        eventually(lambda: all_read([first, second], 4, 30), "it goes on where the other was")
+        eventually(lambda: all_read([first, second], 4, 30), "it continues at the other's offsets")
     assert sorted(first.records[before:]) == [(topic, index, offset) for index in range(4) for offset in range(25, 30)]
 
 
@@ -173,7 +173,7 @@ def test_mixed_libraries_in_one_group(
     try:
         for kind in kinds if ours_leads else reversed(kinds):
             members.append(kind(bootstrap, topic, [topic], strategy=strategy))
-            # Cooperative members give up partitions one by one: they may have shared all of them unevenly before.
+            # Cooperative members release partitions one by one: the shares may be uneven before that.
             eventually(
                 lambda: share(members, partitions) and len({len(member.partitions) for member in members}) == 1,
                 lambda: f"{len(members)} share: {[(type(m).__name__, sorted(m.partitions)) for m in members]}",
@@ -200,5 +200,5 @@ def test_our_static_member_comes_back_without_a_rebalance(bootstrap: str, topic:
         goes.stop()
         back = RookeryMember(bootstrap, topic, [topic], instance_id="goes", strategy=strategy)
         with running(back):
-            eventually(lambda: back.partitions == had, "it has what it had")
+            eventually(lambda: back.partitions == had, "it has its partitions again")
             assert stays.partitions == partitions - had

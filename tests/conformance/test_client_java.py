@@ -1,4 +1,4 @@
-"""Rookery's client beside Apache Kafka's Java clients: the same partitions for keys, every codec."""
+"""Rookery's client together with Apache Kafka's Java clients: the same partitions for keys, every codec."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ TIMEOUT_S = 60
 
 
 def keys() -> list[str]:
-    """Keys of every length up to 40, and outside of ASCII."""
+    """Return keys of every length up to 40, and keys with non-ASCII characters."""
     generator = random.Random(6)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789-äß€😀"
     return ["".join(generator.choices(letters, k=number % 40 + 1)) + str(number) for number in range(KEYS)]
@@ -50,7 +50,7 @@ def test_java_sends_the_same_keys_to_the_same_partitions(bootstrap: str, topic: 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_java_reads_what_we_compress_and_we_what_java_does(bootstrap: str, topic: str, codec: str) -> None:
+def test_java_and_rookery_read_each_others_compressed_records(bootstrap: str, topic: str, codec: str) -> None:
     lines = [f"key-{number}\tvalue-{number}-{'x' * 50}" for number in range(500)]
 
     async def send() -> None:

@@ -1,4 +1,4 @@
-"""The synchronous face of Rookery's client against Rookery and against Apache Kafka."""
+"""Rookery's synchronous client with Rookery and with Apache Kafka."""
 
 from collections.abc import Iterator
 from typing import Any

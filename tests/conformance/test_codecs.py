@@ -1,4 +1,4 @@
-"""Every codec, written by every client and read by every other: the broker passes the bytes through untouched."""
+"""Every codec, written by every client and read by every other: the broker does not change the bytes."""
 
 import pytest
 

@@ -32,7 +32,7 @@ def create(admin: AdminClient, topic: str, **arguments: Any) -> None:
 
 
 def failure(call: Callable[..., object], *arguments: object, **named: object) -> int:
-    """The error code that a call is refused with."""
+    """Return the error code with which a call fails."""
     with pytest.raises(KafkaException) as caught:
         call(*arguments, **named)
     code: int = caught.value.args[0].code()
@@ -55,7 +55,7 @@ def entry(name: str, value: str | None, operation: AlterConfigOpType = AlterConf
 
 
 def await_value(admin: AdminClient, topic: str, name: str, value: str) -> ConfigEntry:
-    """Wait until a topic's config has a value: brokers take up the changes to their own configs on the side."""
+    """Wait until a topic's config has a value: Kafka's brokers apply changes of their configs asynchronously."""
     deadline = time.monotonic() + TIMEOUT_S
     while (found := configs(admin, ResourceType.TOPIC, topic)[name]).value != value:
         assert time.monotonic() < deadline, f"{name} is still {found.value}"
@@ -116,13 +116,13 @@ def test_manual_assignment(admin: AdminClient, topic: str) -> None:
     ],
     ids=["no-partitions", "too-many-replicas", "unknown-node", "malformed-value", "unknown-key"],
 )
-def test_what_create_refuses(admin: AdminClient, topic: str, arguments: dict[str, Any], code: int) -> None:
+def test_what_create_rejects(admin: AdminClient, topic: str, arguments: dict[str, Any], code: int) -> None:
     assert failure(create, admin, topic, **arguments) == code
     assert topic not in admin.list_topics(timeout=TIMEOUT_S).topics
 
 
 @pytest.mark.parametrize("name", ["with space", "..", "x" * 250, "slash/ed"])
-def test_bad_names_are_refused(admin: AdminClient, name: str) -> None:
+def test_bad_names_are_rejected(admin: AdminClient, name: str) -> None:
     assert failure(create, admin, name) == KafkaError.TOPIC_EXCEPTION
 
 
@@ -175,7 +175,7 @@ def test_incremental_alter(admin: AdminClient, topic: str) -> None:
     assert configs(admin, ResourceType.TOPIC, topic)["cleanup.policy"].value == "compact"
 
 
-def test_what_alter_refuses(admin: AdminClient, topic: str) -> None:
+def test_what_alter_rejects(admin: AdminClient, topic: str) -> None:
     create(admin, topic)
     for name, value in (("retention.ms", "soon"), ("no.such.key", "1"), ("cleanup.policy", "shred")):
         assert failure(alter, admin, ResourceType.TOPIC, topic, entry(name, value)) == KafkaError.INVALID_CONFIG
@@ -205,7 +205,7 @@ def test_a_dynamic_broker_config_reaches_the_topics(admin: AdminClient, topic: s
     await_value(admin, topic, "delete.retention.ms", "86400000")
 
 
-def test_a_read_only_broker_config_is_refused(admin: AdminClient) -> None:
+def test_a_read_only_broker_config_is_rejected(admin: AdminClient) -> None:
     code = failure(alter, admin, ResourceType.BROKER, broker_id(admin), entry("node.id", "77"))
     assert code == KafkaError.INVALID_REQUEST
 

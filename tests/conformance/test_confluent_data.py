@@ -21,7 +21,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> No
 
 
 def produce_one(bootstrap: str, topic: str, value: bytes, **settings: object) -> confluent_kafka.Message:
-    """Produce one record to partition 0 and return its delivery report, whatever it says."""
+    """Produce one record to partition 0 and return its delivery report, which may be an error."""
     reports: list[confluent_kafka.Message] = []
     config = {name.replace("_", "."): setting for name, setting in settings.items()}
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 60_000, **config})
@@ -52,9 +52,11 @@ def test_idempotent_producer(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_good_records_differ_from_the_bad_ones_of_their_batch(bootstrap: str, topic: str, idempotent: bool) -> None:
+def test_delivery_reports_distinguish_good_and_bad_records_of_a_batch(
+    bootstrap: str, topic: str, idempotent: bool
+) -> None:
     create(bootstrap, topic, cleanup_policy="compact")
-    # One batch: nothing is sent before all are there.
+    # One batch: nothing is sent before all records are in the queue.
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 1000, "enable.idempotence": idempotent}
     )
@@ -88,7 +90,7 @@ def test_keys_choose_partitions(bootstrap: str, topic: str) -> None:
     assert set.union(*places.values()) == {0, 1, 2, 3}
 
 
-def test_too_large_a_message_is_refused_and_the_next_is_not(bootstrap: str, topic: str) -> None:
+def test_a_message_that_is_too_large_is_rejected_and_the_next_is_not(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, max_message_bytes="2000")
     error = produce_one(bootstrap, topic, bytes(5000)).error()
     assert error is not None
@@ -96,7 +98,7 @@ def test_too_large_a_message_is_refused_and_the_next_is_not(bootstrap: str, topi
     assert produce_one(bootstrap, topic, bytes(500)).error() is None
 
 
-def test_a_keyless_record_on_a_compacted_topic_is_refused(bootstrap: str, topic: str) -> None:
+def test_a_keyless_record_on_a_compacted_topic_is_rejected(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, cleanup_policy="compact")
     error = produce_one(bootstrap, topic, b"no key").error()
     assert error is not None
@@ -115,7 +117,7 @@ def test_log_append_time(bootstrap: str, topic: str) -> None:
     consumer.close()
 
 
-def test_a_timestamp_too_far_ahead_is_refused(bootstrap: str, topic: str) -> None:
+def test_a_timestamp_too_far_ahead_is_rejected(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, message_timestamp_after_max_ms="1000")
     errors: list[KafkaError | None] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
@@ -158,7 +160,7 @@ def test_a_value_of_ten_megabytes(bootstrap: str, topic: str) -> None:
 
 
 def test_a_long_poll_ends_with_the_record(bootstrap: str, topic: str) -> None:
-    """The consumer waits at the end of the log; the record that comes wakes it long before its wait is over."""
+    """The consumer waits at the end of the log; a new record ends its wait long before the time-out."""
     create(bootstrap, topic)
     consumer = confluent_consumer(bootstrap, fetch_wait_max_ms=20_000, socket_timeout_ms=60_000)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -189,7 +191,7 @@ def test_reading_from_the_end(bootstrap: str, topic: str) -> None:
     CLIENT.produce(bootstrap, topic, make_samples(100))
     consumer = confluent_consumer(bootstrap, enable_partition_eof=True)
     consumer.assign([TopicPartition(topic, 0, confluent_kafka.OFFSET_END)])
-    # It says so when it has found the end.
+    # The client reports when it has reached the end.
     message = consumer.poll(TIMEOUT_S)
     assert message is not None
     error = message.error()
@@ -200,7 +202,7 @@ def test_reading_from_the_end(bootstrap: str, topic: str) -> None:
     consumer.close()
 
 
-def test_an_offset_out_of_range_is_said_so(bootstrap: str, topic: str) -> None:
+def test_an_offset_out_of_range_is_reported(bootstrap: str, topic: str) -> None:
     CLIENT.produce(bootstrap, topic, make_samples(5))
     consumer = confluent_consumer(bootstrap)
     consumer.assign([TopicPartition(topic, 0, 1_000)])
@@ -237,7 +239,7 @@ def test_auto_creation(bootstrap: str, topic: str) -> None:
     assert metadata.partitions[0].isrs == metadata.partitions[0].replicas == [metadata.partitions[0].leader]
 
 
-def test_no_auto_creation_for_a_consumer_that_does_not_want_it(bootstrap: str, topic: str) -> None:
+def test_no_auto_creation_for_a_consumer_that_disables_it(bootstrap: str, topic: str) -> None:
     consumer = confluent_consumer(bootstrap)
     with pytest.raises(KafkaException) as caught:
         consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Groups of the new protocol (KIP-848) with librdkafka: members that come, go, stall, are static, and use patterns."""
+"""Groups of the new protocol (KIP-848) with librdkafka: members join, leave, stall, are static, and use patterns."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.broker import BrokerProcess, start_broker
 
 TIMEOUT_S = 60
-# The coordinator tells members how often to call; a rebalance takes as many calls as it has steps.
+# The coordinator sets the heartbeat interval of members; each step of a rebalance takes one heartbeat.
 SETTINGS = (
     "group.consumer.heartbeat.interval.ms=200",
     "group.consumer.min.heartbeat.interval.ms=200",
@@ -116,7 +116,7 @@ class Group:
         return [partition for member in self.members for partition in member.assignment()]
 
     def wait_for_sizes(self, *sizes: int) -> None:
-        """Wait until the members own so many partitions each, all of them different ones."""
+        """Wait until the members own these numbers of partitions, and no partition twice."""
         self.wait_until(lambda: sorted(self.sizes()) == sorted(sizes))
         owned = {(partition.topic, partition.partition) for partition in self.owned()}
         assert len(owned) == sum(sizes)
@@ -142,7 +142,7 @@ def test_members_come_and_go(group: Group) -> None:
 
 
 def test_commits_hand_over(group: Group) -> None:
-    """What one member has read and committed, the next one does not read again."""
+    """A member does not read the records again that the member before has committed."""
     group.produce(40)
     first = group.join()
     group.wait_until(lambda: len(group.received) == 40)
@@ -195,15 +195,15 @@ def test_a_static_member_comes_back(group: Group) -> None:
     assert sorted(partition.partition for partition in back.assignment()) == before
 
 
-def test_a_member_that_stalls_loses_its_place(group: Group) -> None:
-    """It does not poll for longer than it may; the others take over, and it comes back when it polls again."""
+def test_a_member_that_stalls_loses_its_partitions(group: Group) -> None:
+    """It exceeds the poll interval; the others take over, and it rejoins when it polls again."""
     first = group.join(max_poll_interval_ms="3000")
     group.wait_for_sizes(4)
     group.members.remove(first)
     group.join()
     group.wait_for_sizes(4)
     with suppress(KafkaException):
-        # It may hear that it was too slow.
+        # It may get an error because it was too slow.
         first.poll(0.1)
     group.members.append(first)
     group.wait_for_sizes(2, 2)
@@ -224,7 +224,7 @@ while True:
 
 
 def test_a_member_that_dies_is_replaced(tmp_path: Path, topic: str) -> None:
-    """It leaves without a request; its session expires by the broker's clock."""
+    """It does not leave the group; the broker ends its session after the time-out."""
     with start_broker(tmp_path / "data", *SETTINGS, *SHORT_SESSIONS) as broker:
         group = Group(broker.address, topic)
         group.create_topic(topic, 4)
@@ -295,7 +295,7 @@ def test_the_coordinator_restarts_in_the_middle_of_a_rebalance(tmp_path: Path, t
         first = group.join()
         group.wait_for_sizes(4)
         group.join()
-        # The second has joined, and waits for the first to give partitions up.
+        # The second has joined, and waits until the first releases partitions.
         group.wait_until(lambda: member_count(group) == 2)
         getattr(broker, stop)()
         with start_broker(tmp_path / "data", *SETTINGS, port=broker.port):

@@ -1,4 +1,4 @@
-"""Other people's consumers in classic groups: they come, share, go, and find their place again."""
+"""Foreign consumers in classic groups: they join, share partitions, leave, and continue at their offsets."""
 
 import re
 import signal
@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
 
-# For who is to be missed.
+# For members whose death should be noticed soon.
 SHORT_SESSION_MS = 6000
 
 STRATEGIES = [
@@ -53,9 +53,9 @@ def test_members_share_and_take_over(bootstrap: str, topic: str, kind: type[Memb
             eventually(lambda: share([first, second], partitions), "two members share")
             eventually(lambda: all_read([first, second], 4, 25), "all records were read")
         fill(bootstrap, topic, partitions=4, count=5, create=False)
-        eventually(lambda: share([first], partitions), "the one who is left has all")
-        eventually(lambda: all_read([first, second], 4, 30), "it goes on where the other was")
-    # What the second had committed the first did not read again.
+        eventually(lambda: share([first], partitions), "the remaining member has all")
+        eventually(lambda: all_read([first, second], 4, 30), "it continues at the other's offsets")
+    # The first did not read the records again that the second had committed.
     assert len(first.records) + len(second.records) < 2 * 4 * 30
 
 
@@ -99,10 +99,10 @@ def test_pattern_subscription_finds_new_topics(empty_bootstrap: str, topic: str,
     pattern = f"^{re.escape(topic)}-[0-9]+$".replace("\\-", "-")
     member = kind(empty_bootstrap, topic, pattern=pattern)
     with running(member):
-        eventually(lambda: share([member], first), "it has the topic that is there")
+        eventually(lambda: share([member], first), "it has the existing topic")
         fill(empty_bootstrap, f"{topic}-other", partitions=1, count=5)
         second = fill(empty_bootstrap, f"{topic}-2", partitions=1, count=5)
-        eventually(lambda: share([member], first | second), "it has the topic that came")
+        eventually(lambda: share([member], first | second), "it has the new topic")
         eventually(lambda: len(set(member.records)) == 15, "it has read both")
 
 
@@ -118,11 +118,13 @@ def test_a_static_member_comes_back_without_a_rebalance(bootstrap: str, topic: s
         goes.stop()
         back = kind(bootstrap, topic, [topic], instance_id="goes")
         with running(back):
-            eventually(lambda: back.partitions == had and share([stays, back], partitions), "it has what it had")
+            eventually(
+                lambda: back.partitions == had and share([stays, back], partitions), "it has its partitions again"
+            )
             after = describe(bootstrap, topic)
     instances = {member.group_instance_id for member in after.members}
     assert instances == {"stays", "goes"}
-    # The one who stayed did not notice; kafka-python and aiokafka leave when they are closed, even if static.
+    # The other member saw no rebalance, except that kafka-python and aiokafka leave on close even if they are static.
     if kind is ConfluentMember:
         assert id_of(before, "stays") == id_of(after, "stays")
         assert id_of(before, "goes") != id_of(after, "goes")
@@ -138,7 +140,7 @@ def id_of(description: Any, instance_id: str) -> str:
     return str(found)
 
 
-def test_two_with_one_instance_id(bootstrap: str, topic: str) -> None:
+def test_two_members_with_one_instance_id(bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, partitions=1, count=1)
     older = confluent_consumer(bootstrap, group_id=topic, group_instance_id="one", auto_offset_reset="earliest")
     older.subscribe([topic])
@@ -154,7 +156,7 @@ def test_two_with_one_instance_id(bootstrap: str, topic: str) -> None:
         codes.extend([] if error is None else [error.code()])
         return bool(codes)
 
-    eventually(is_fenced, "the older one hears of it")
+    eventually(is_fenced, "the older one is fenced")
     assert codes[0] in (confluent_kafka.KafkaError.FENCED_INSTANCE_ID, confluent_kafka.KafkaError._FATAL)
     newer.close()
     older.close()
@@ -180,7 +182,7 @@ def test_a_member_that_is_killed(bootstrap: str, topic: str) -> None:
 
 
 def test_a_member_that_stalls(bootstrap: str, topic: str) -> None:
-    """Its client notices the missing polls and leaves the group; the next poll joins it again."""
+    """The client leaves the group because it is not polled; when it is polled again it rejoins."""
     partitions = fill(bootstrap, topic, partitions=2, count=5)
     staller = confluent_consumer(
         bootstrap,
@@ -206,7 +208,7 @@ def test_commit_and_seek(bootstrap: str, topic: str) -> None:
         group_id=topic,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        # It may lead the group before it knows the topic, and assigns nothing until it looks again.
+        # It may lead the group before it has the topic's metadata, and assigns nothing until the next refresh.
         metadata_max_age_ms=1000,
     )
     partition = kafka.TopicPartition(topic, 0)
@@ -228,7 +230,7 @@ def test_commit_and_seek(bootstrap: str, topic: str) -> None:
 
 
 def test_commit_without_a_group(bootstrap: str, topic: str) -> None:
-    """Assigned by hand, with offsets kept on the broker."""
+    """Partitions are assigned manually, and offsets are stored on the broker."""
     fill(bootstrap, topic, partitions=1, count=1)
     consumer = confluent_consumer(bootstrap, group_id=topic)
     where = confluent_kafka.TopicPartition(topic, 0, 1)
@@ -279,7 +281,7 @@ def alter(admin: Any, group_id: str, *partitions: confluent_kafka.TopicPartition
 
 
 @pytest.mark.parametrize("kills", [False, True], ids=["stopped", "killed"])
-def test_members_live_through_a_restart_of_the_coordinator(tmp_path: Path, kills: bool) -> None:
+def test_members_survive_a_restart_of_the_coordinator(tmp_path: Path, kills: bool) -> None:
     port = free_port()
     broker = start_broker(tmp_path / "data", port=port)
     partitions = fill(broker.address, "t", partitions=4, count=5)
@@ -298,7 +300,7 @@ def test_members_live_through_a_restart_of_the_coordinator(tmp_path: Path, kills
 
 
 def is_rebalancing_or_was(bootstrap: str) -> bool:
-    """A rebalance may come and go between two looks, if those are slow."""
+    """Return whether a rebalance is or was in progress: it may begin and end between two slow polls."""
     found = describe(bootstrap, "g")
     return found.state.name != "STABLE" or len(found.members) > 1
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools against the broker: topics, records, configs, offsets, log directories."""
+"""Apache Kafka's tools with the broker: topics, records, configs, offsets, log directories."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def test_topics(bootstrap: str, topic: str) -> None:
 
 
 def test_topic_describe_filters(bootstrap: str, topic: str) -> None:
-    """What operators look at first must be empty on a healthy broker."""
+    """The lists of unhealthy partitions must be empty on a healthy broker."""
     topics(bootstrap, "--create", "--topic", topic)
     for question in ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"):
         assert "Topic:" not in topics(bootstrap, "--describe", question)
@@ -77,7 +77,7 @@ def test_written_by_librdkafka_read_by_java(bootstrap: str, topic: str, codec: s
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_recompressed_by_the_broker_read_by_java(bootstrap: str, topic: str, codec: str) -> None:
-    """What the broker itself compresses must suit Java's readers, which are the strictest."""
+    """Java's readers, which are the strictest, must accept batches that the broker compresses."""
     topics(bootstrap, "--create", "--topic", topic, "--config", f"compression.type={codec}")
     samples = make_samples(100)
     Confluent().produce(bootstrap, topic, samples)

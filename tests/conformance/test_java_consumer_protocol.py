@@ -1,4 +1,4 @@
-"""Java's consumer and tools on groups of the new protocol, and Kafka's own reading of their records."""
+"""Java's consumer and tools with groups of the new protocol, and Kafka's dump tool with the group records."""
 
 import re
 import uuid

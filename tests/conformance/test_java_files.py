@@ -1,4 +1,4 @@
-"""Apache Kafka's dump tool reads our files: segments, indexes, producer snapshots, metadata logs and snapshots."""
+"""Apache Kafka's dump tool reads Rookery's files: segments, indexes, producer snapshots, metadata log and snapshot."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ RECORDS = 2_000
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data directory of a broker that took records into several segments and stopped cleanly."""
+    """Return the data directory of a broker that wrote several segments and stopped cleanly."""
     path = tmp_path_factory.mktemp("files") / "data"
     with start_broker(path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.address})

@@ -1,4 +1,4 @@
-"""Apache Kafka's own group tools: console consumer, kafka-consumer-groups, and the verifiable clients."""
+"""Apache Kafka's group tools: console consumer, kafka-consumer-groups, and the verifiable clients."""
 
 import json
 import re
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 
 def groups(bootstrap: str, *arguments: str) -> str:
-    """The tool ends with 0 even where the broker refused what was asked for."""
+    """Run kafka-consumer-groups; its exit code is 0 even if the broker has returned an error."""
     return run_tool("consumer-groups", "--bootstrap-server", bootstrap, *arguments)
 
 
@@ -37,7 +37,7 @@ def rows(table: str, group_id: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines() if line.startswith(group_id)]
 
 
-def test_console_consumer_goes_on_where_it_was(bootstrap: str, topic: str) -> None:
+def test_console_consumer_continues_at_its_offsets(bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, partitions=1, count=10)
     assert consume(bootstrap, topic, 4, "--from-beginning") == ["0", "1", "2", "3"]
     assert consume(bootstrap, topic, 6) == ["4", "5", "6", "7", "8", "9"]
@@ -117,7 +117,7 @@ def tool(name: str, *arguments: str) -> Iterator["Events"]:
 
 
 class Events:
-    """What a verifiable client says, line by line as JSON."""
+    """The events of a verifiable client, one JSON object per line."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -139,7 +139,7 @@ def test_verifiable_clients(bootstrap: str, topic: str) -> None:
     with tool("verifiable-consumer", *server, *consumer, "--reset-policy", "earliest") as first:
         assigned = first.until("partitions_assigned")
         assert len(assigned["partitions"]) == 2
-        # A member of another library joins and leaves: Java gives partitions up, and has them back.
+        # A member of another library joins and leaves: Java releases partitions, and gets them back.
         other = ConfluentMember(bootstrap, topic, [topic], commits=False)
         with running(other):
             eventually(lambda: len(other.partitions) == 1, "they share")
@@ -155,7 +155,7 @@ def test_verifiable_clients(bootstrap: str, topic: str) -> None:
 
 
 def test_the_offsets_topic_is_kafkas(tmp_path: Path) -> None:
-    """Kafka's own tool decodes what lies in `__consumer_offsets`."""
+    """Kafka's tool decodes the records of `__consumer_offsets`."""
     with start_broker(tmp_path / "data", "offsets.topic.num.partitions=1") as broker:
         fill(broker.address, "t", partitions=1, count=5)
         member = ConfluentMember(broker.address, "g", ["t"])

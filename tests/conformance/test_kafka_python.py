@@ -61,7 +61,7 @@ def test_idempotent_producer_in_small_batches(bootstrap: str, topic: str) -> Non
     assert [sample.value for sample in CLIENT.consume(bootstrap, topic, 300)] == [b"%d" % index for index in range(300)]
 
 
-def test_refused_records(bootstrap: str, topic: str, admin: Any) -> None:
+def test_rejected_records(bootstrap: str, topic: str, admin: Any) -> None:
     config = {"max.message.bytes": "2000", "cleanup.policy": "compact"}
     admin.create_topics([NewTopic(topic, 1, 1, topic_configs=config)])
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False)
@@ -238,7 +238,7 @@ def test_log_directories(bootstrap: str, admin: Any, topic: str) -> None:
     assert partitions[0]["partition_size"] > 2_000
 
 
-def test_the_cluster_and_what_can_be_configured(bootstrap: str, admin: Any, topic: str) -> None:
+def test_the_cluster_and_its_config_resources(bootstrap: str, admin: Any, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])
     cluster = admin.describe_cluster()
     assert [f"{broker['host']}:{broker['port']}" for broker in cluster["brokers"]] == [bootstrap]

@@ -1,4 +1,4 @@
-"""kcat, the way people use it from a shell."""
+"""kcat, as it is used from a shell."""
 
 import json
 import subprocess

@@ -1,8 +1,8 @@
-"""What every client makes of the refusal of a batch whose number belongs to a transaction that has ended.
+"""The reaction of every client to the error for a batch whose sequence number belongs to an ended transaction.
 
-The refusal stands in docs/transactions.md. The client must not believe that the batch was written; it must be able to
-abort, or do so by itself, and its next transaction must be whole. Most clients meet this only if an operator aborts
-their transaction on a partition while an acknowledgement is lost; librdkafka brings it about by itself.
+docs/transactions.md describes the error. The client must not treat the batch as written; it must be able to abort, or
+abort by itself, and its next transaction must be complete. Most clients get the error only if an operator aborts their
+transaction on a partition while an acknowledgement is lost; librdkafka can cause it by itself.
 """
 
 import threading
@@ -16,7 +16,7 @@ from rookery.client import TopicPartition
 from rookery.client.admin.transactions import AbortTarget
 from rookery.client.sync import Admin
 from rookery.testing import EmbeddedBroker
-from tests.conformance.faces import Transactor
+from tests.conformance.interfaces import Transactor
 from tests.conformance.java_driver import JavaDriver, JavaSource, JavaTransactor
 from tests.conformance.players import JAVA, JAVA_CLASSIC, Player
 from tests.conformance.transactors import PYTHON_CLIENTS, ConfluentTransactor, read_with_confluent
@@ -48,7 +48,7 @@ def player(request: pytest.FixtureRequest, broker: EmbeddedBroker) -> Iterator[P
 
 
 class Sending:
-    """A call in a thread: it may have to wait until the test lets it go on."""
+    """A call in a thread: it may block until the test releases it."""
 
     def __init__(self, producer: Transactor, value: bytes) -> None:
         self._error: Exception | None = None
@@ -63,12 +63,12 @@ class Sending:
 
     def error(self) -> Exception | None:
         self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive(), "the client neither gave up nor believed that it had sent"
+        assert not self._thread.is_alive(), "the call neither failed nor succeeded"
         return self._error
 
 
 def abort_on_partition(bootstrap: str) -> None:
-    """As `rookery transactions abort` does: the transaction ends on the partition, and its producer does not know."""
+    """Abort like `rookery transactions abort`: the transaction ends on the partition without its producer knowing."""
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         (found,) = admin.open_transactions([PLACE])
         admin.abort_transaction(
@@ -88,11 +88,11 @@ def write(producer: Transactor, value: bytes) -> None:
 
 
 def lose_acknowledgement(broker: EmbeddedBroker, producer: Transactor, value: bytes) -> Sending:
-    """The batch is written, its acknowledgement is lost, and every attempt to send it again is sent away."""
+    """Write a batch, lose its acknowledgement, and return a retriable error for every further attempt."""
     broker.faults.drop_connection("Produce", carry_out=True)
-    sent_away = broker.faults.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None)
+    retried = broker.faults.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None)
     sending = Sending(producer, value)
-    eventually(lambda: sent_away.hits > 0, "the client sends it again")
+    eventually(lambda: retried.hits > 0, "the client sends it again")
     return sending
 
 
@@ -107,7 +107,7 @@ def test_a_client_recovers(player: Player, broker: EmbeddedBroker, is_first: boo
     broker.faults.clear()
     assert sending.error() is not None
     if player.name == "kafka-python":
-        # It raises its epoch by itself, which ends the transaction; until then it refuses every call.
+        # It increments its epoch by itself, which ends the transaction; until then every call fails.
         eventually(lambda: succeeds(producer.begin), "it begins the next transaction")
     else:
         producer.abort()
@@ -126,13 +126,13 @@ def succeeds(call: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize("values", [[b"one"], [b"one", b"two"]], ids=["the-same-batch", "a-larger-batch"])
-def test_librdkafka_reuses_the_numbers_of_what_it_gave_up(broker: EmbeddedBroker, values: list[bytes]) -> None:
+def test_librdkafka_reuses_the_numbers_of_dropped_batches(broker: EmbeddedBroker, values: list[bytes]) -> None:
     producer = ConfluentTransactor(broker.bootstrap_servers, "t")
     try:
         write(producer, b"before")
         producer.begin()
         sending = lose_acknowledgement(broker, producer, b"given up")
-        # Purges the queue, in which the batch waits for its next attempt.
+        # This purges the queue, in which the batch waits for its next attempt.
         producer.abort()
         assert sending.error() is not None
         broker.faults.clear()

@@ -1,4 +1,4 @@
-"""confluent-kafka's client of a schema registry, with every call that it has.
+"""All calls of confluent-kafka's schema registry client.
 
 `ROOKERY_CONFORMANCE_REGISTRY=http://host:port` runs the same tests against another registry.
 """
@@ -50,11 +50,11 @@ def client(registry_url: str) -> Iterator[SchemaRegistryClient]:
 
 @pytest.fixture
 def subject() -> str:
-    """With characters that a URL cannot have as they are."""
+    """Return a subject with characters that must be escaped in a URL."""
     return f"customers/in #1-{uuid.uuid4().hex[:8]}"
 
 
-def _refusal(failed: pytest.ExceptionInfo[SchemaRegistryError]) -> tuple[int, int]:
+def _error_codes(failed: pytest.ExceptionInfo[SchemaRegistryError]) -> tuple[int, int]:
     return failed.value.http_status_code, failed.value.error_code
 
 
@@ -107,7 +107,7 @@ def test_metadata(client: SchemaRegistryClient, subject: str) -> None:
     assert client.get_latest_with_metadata(subject, {"team": "crows"}).version == 1
     with pytest.raises(SchemaRegistryError) as failed:
         client.get_latest_with_metadata(subject, {"team": "rooks"})
-    assert _refusal(failed) == (404, 40403)
+    assert _error_codes(failed) == (404, 40403)
 
 
 def test_compatibility(client: SchemaRegistryClient, subject: str) -> None:
@@ -117,7 +117,7 @@ def test_compatibility(client: SchemaRegistryClient, subject: str) -> None:
     assert not client.test_compatibility_all_versions(subject, Schema(CUSTOMER_INCOMPATIBLE))
     with pytest.raises(SchemaRegistryError) as failed:
         client.register_schema(subject, Schema(CUSTOMER_INCOMPATIBLE))
-    assert _refusal(failed) == (409, 409)
+    assert _error_codes(failed) == (409, 409)
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in failed.value.error_message
 
 
@@ -131,10 +131,10 @@ def test_config(client: SchemaRegistryClient, subject: str) -> None:
     assert client.delete_config(subject).compatibility_level == ConfigCompatibilityLevel.NONE
     with pytest.raises(SchemaRegistryError) as failed:
         client.get_config(subject)
-    assert _refusal(failed) == (404, 40408)
+    assert _error_codes(failed) == (404, 40408)
     with pytest.raises(SchemaRegistryError) as failed:
         client.set_compatibility(subject, "MOSTLY")
-    assert _refusal(failed) == (422, 42203)
+    assert _error_codes(failed) == (422, 42203)
 
 
 def test_mode(client: SchemaRegistryClient, subject: str) -> None:
@@ -144,7 +144,7 @@ def test_mode(client: SchemaRegistryClient, subject: str) -> None:
     assert client.get_mode(subject) == "READONLY"
     with pytest.raises(SchemaRegistryError) as failed:
         client.register_schema(subject, Schema(CUSTOMER))
-    assert _refusal(failed) == (422, 42205)
+    assert _error_codes(failed) == (422, 42205)
     assert client.delete_mode(subject) == "READONLY"
     client.register_schema(subject, Schema(CUSTOMER))
 
@@ -162,19 +162,19 @@ def test_delete(client: SchemaRegistryClient, subject: str) -> None:
     assert client.delete_subject(subject, permanent=True) == [2]
     with pytest.raises(SchemaRegistryError) as failed:
         client.get_versions(subject, deleted=True)
-    assert _refusal(failed) == (404, 40401)
+    assert _error_codes(failed) == (404, 40401)
 
 
-def test_what_is_not_there(client: SchemaRegistryClient, subject: str) -> None:
+def test_missing_subjects_and_versions(client: SchemaRegistryClient, subject: str) -> None:
     with pytest.raises(SchemaRegistryError) as failed:
         client.get_latest_version(subject)
-    assert _refusal(failed) == (404, 40401)
+    assert _error_codes(failed) == (404, 40401)
     with pytest.raises(SchemaRegistryError) as failed:
         client.get_schema(2**31 - 1)
-    assert _refusal(failed) == (404, 40403)
+    assert _error_codes(failed) == (404, 40403)
     with pytest.raises(SchemaRegistryError) as failed:
         client.register_schema(subject, Schema('{"type": "unknown"}'))
-    assert _refusal(failed) == (422, 42201)
+    assert _error_codes(failed) == (422, 42201)
 
 
 @pytest.mark.parametrize(
@@ -213,4 +213,4 @@ def test_passwords(tmp_path: Path) -> None:
             assert client.register_schema("customers", Schema(CUSTOMER)) == 1
         with SchemaRegistryClient({"url": url}) as client, pytest.raises(SchemaRegistryError) as failed:
             client.get_subjects()
-        assert _refusal(failed) == (401, 401)
+        assert _error_codes(failed) == (401, 401)

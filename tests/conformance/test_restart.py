@@ -1,4 +1,4 @@
-"""The broker goes away and comes back on the same port while clients run: they get over it on their own."""
+"""The broker stops and restarts on the same port while clients run: they recover by themselves."""
 
 import asyncio
 import threading
@@ -84,7 +84,7 @@ def consume_with_confluent(bootstrap: str, seen: Acknowledge) -> None:
     while count < COUNT:
         message = consumer.poll(TIMEOUT_S)
         assert message is not None, f"{count} records, then none"
-        # While the broker is away, librdkafka tells so in messages without a record.
+        # While the broker is down, librdkafka returns messages with an error and without a record.
         if message.error() is None:
             seen(int(message.value() or b""))
             count += 1
@@ -146,7 +146,7 @@ def create_topic(bootstrap: str) -> None:
 
 
 class Background:
-    """A client that runs beside the test, and whose failure becomes the test's."""
+    """A client that runs in a thread; `result` raises its failure."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -166,14 +166,14 @@ class Background:
 
     def result(self) -> None:
         self._thread.join(TIMEOUT_S)
-        assert self._outcome, "the client did not come to an end"
+        assert self._outcome, "the client did not end"
         if isinstance(self._outcome[0], BaseException):
             raise self._outcome[0]
 
 
 @pytest.mark.parametrize("client", PRODUCERS)
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["sigterm", "sigkill"])
-def test_a_client_gets_over_a_restart(tmp_path: Path, client: str, end: Callable[[BrokerProcess], int]) -> None:
+def test_a_client_recovers_from_a_restart(tmp_path: Path, client: str, end: Callable[[BrokerProcess], int]) -> None:
     acknowledged: list[int] = []
     consumed: list[int] = []
     with start_broker(tmp_path / "data") as broker:

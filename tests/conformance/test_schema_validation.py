@@ -1,4 +1,4 @@
-"""confluent-kafka against topics that check schema ids: what its delivery reports say.
+"""The delivery reports of confluent-kafka for topics that check schema ids.
 
 Most tests write the registry's log themselves. Apache Kafka has no such topics, so the broker is always Rookery.
 """
@@ -38,7 +38,7 @@ def create(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
 
 
 def register(bootstrap: str, subject: str, schema_id: int) -> None:
-    """As a registry would write it; versions are numbered by the ids."""
+    """Write a schema to the log like a registry; its version is the id."""
     key = {"keytype": "SCHEMA", "subject": subject, "version": schema_id, "magic": 1}
     value = {"subject": subject, "version": schema_id, "id": schema_id, "schema": f'"{schema_id}"', "deleted": False}
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
@@ -51,12 +51,12 @@ def framed(schema_id: int, text: bytes = b"") -> bytes:
 
 
 def new_id() -> int:
-    """One that no other test registers."""
+    """Return an id that no other test registers."""
     return uuid.uuid4().int % 2**31
 
 
 class Reporter:
-    """A producer, and the codes and offsets of its delivery reports in their order."""
+    """A producer, and the codes and offsets of its delivery reports in order."""
 
     def __init__(self, bootstrap: str, topic: str, **settings: object) -> None:
         named = {name.replace("_", "."): setting for name, setting in settings.items()}
@@ -67,7 +67,7 @@ class Reporter:
         self._topic = topic
 
     def send(self, *values: bytes | None) -> list[int]:
-        """The codes of all reports when these are delivered or not."""
+        """Send values and wait for their reports; returns the codes of all reports."""
         for value in values:
             self.producer.produce(self._topic, value, partition=0, on_delivery=self._report)
         assert self.producer.flush(TIMEOUT_S) == 0
@@ -114,8 +114,8 @@ def test_a_batch_with_one_bad_record_is_not_stored(checking_bootstrap: str, topi
     create(checking_bootstrap, topic, CHECKED)
     known_id = new_id()
     register(checking_bootstrap, f"{topic}-value", known_id)
-    # Only `flush`, for which it does not linger, sends: the three are one batch, however slow this process is. The
-    # first makes the partition known: what waits for that is let go one by one, maybe in several batches.
+    # Only `flush` sends, without lingering: the three records are one batch, however slow this process is. The first
+    # record fetches the metadata: records that wait for it are sent one by one, perhaps in several batches.
     reporter = Reporter(checking_bootstrap, topic, linger_ms=900_000, message_timeout_ms=900_001)
     assert reporter.send(framed(known_id)) == [0]
     assert reporter.send(framed(known_id), b"bad", framed(known_id))[1:] == [KafkaError.INVALID_RECORD] * 3
@@ -150,7 +150,7 @@ def test_a_transaction_with_a_bad_record_can_be_aborted(checking_bootstrap: str,
         reporter.producer.commit_transaction(TIMEOUT_S)
     assert caught.value.args[0].txn_requires_abort()
     reporter.producer.abort_transaction(TIMEOUT_S)
-    # librdkafka leaves a gap in its sequence numbers where the record was, with Apache Kafka too: go on with another.
+    # librdkafka leaves a gap in its sequence numbers for the record, with Apache Kafka too: use another producer.
     reporter = Reporter(checking_bootstrap, topic, transactional_id=topic)
     reporter.producer.init_transactions(TIMEOUT_S)
     reporter.producer.begin_transaction()
@@ -162,7 +162,7 @@ def test_a_transaction_with_a_bad_record_can_be_aborted(checking_bootstrap: str,
     consumer.close()
 
 
-def test_without_the_schemas_producers_try_again(tmp_path: Path, topic: str) -> None:
+def test_without_the_schemas_producers_retry(tmp_path: Path, topic: str) -> None:
     nowhere = "schema.registry.kafkastore.bootstrap.servers=127.0.0.1:1"
     with start_broker(tmp_path / "data", nowhere) as broker:
         create(broker.address, topic, CHECKED)
@@ -183,6 +183,6 @@ def test_the_serializers_of_the_registry(topic: str) -> None:
         reporter = Reporter(broker.bootstrap_servers, topic)
         assert reporter.send(value, None) == [0, 0]
         registry.delete_subject(f"{topic}-value")
-        # Something unknown makes the broker read on, as far as the deletion.
+        # An unknown id makes the broker read the log up to the deletion.
         reporter.send(framed(value[4] + 1))
         assert reporter.send(value)[-2:] == [KafkaError.INVALID_RECORD] * 2

@@ -1,4 +1,4 @@
-"""TLS and SASL of Rookery's client against Apache Kafka: who is welcome, who is not and hears why, and who stays."""
+"""TLS and SASL of Rookery's client with Apache Kafka: successful logins, errors of failed ones, renewed sessions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -37,9 +37,10 @@ WAYS = [
 ]
 COUNT = 20
 SESSIONS = 3
-# Kafka counts whole seconds of a token's life, and does not let anybody log in twice within one.
+# Kafka counts the lifetime of a token in whole seconds, and rejects a second login within a second.
 TOKEN_S = 3
-# Less than any client waits for a broker that might still come. A reset may overtake the words of TLS: it tries again.
+# Shorter than the time-outs of clients for a broker that is down. A reset may arrive before the TLS alert: then the
+# client tries again.
 SOON_S = 30
 WRONG = "wrong password"
 
@@ -55,7 +56,7 @@ def scene_of(kafka: SecureKafka, topic: str, listener: str, mechanism: str) -> S
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_clients_are_welcome(kafka: SecureKafka, topic: str, listener: str, mechanism: str) -> None:
+def test_clients_connect(kafka: SecureKafka, topic: str, listener: str, mechanism: str) -> None:
     scene = scene_of(kafka, topic, listener, mechanism)
 
     async def work() -> None:
@@ -73,8 +74,8 @@ def test_clients_are_welcome(kafka: SecureKafka, topic: str, listener: str, mech
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), [(MUTUAL, ""), (SASL_SSL, PLAIN), (SASL_SSL, OAUTH)])
-def test_threads_are_welcome(kafka: SecureKafka, topic: str, listener: str, mechanism: str) -> None:
-    """With a transaction, whose coordinator has a connection of its own."""
+def test_synchronous_clients_connect(kafka: SecureKafka, topic: str, listener: str, mechanism: str) -> None:
+    """The test uses a transaction, whose coordinator has a separate connection."""
     common = {"bootstrap.servers": kafka.addresses[listener], **kafka.settings(listener, mechanism)}
     with sync.Admin(common) as admin:
         admin.create_topics([NewTopic(name=topic, partitions=1)])[0].check()
@@ -144,8 +145,8 @@ def with_wrong_password(listener: str, mechanism: str) -> Callable[[SecureKafka]
     return lambda kafka: kafka.settings(listener, mechanism, password=WRONG)
 
 
-# The listener, what the client says there, and what the error says.
-REFUSALS: dict[str, tuple[str, Callable[[SecureKafka], Settings], str]] = {
+# The listener, the client's settings, and the expected error message.
+FAILURES: dict[str, tuple[str, Callable[[SecureKafka], Settings], str]] = {
     "password-plain": (
         SASL_SSL,
         with_wrong_password(SASL_SSL, PLAIN),
@@ -156,7 +157,7 @@ REFUSALS: dict[str, tuple[str, Callable[[SecureKafka], Settings], str]] = {
         with_wrong_password(SASL_PLAINTEXT, SCRAM_512),
         r"invalid credentials.*sasl\.jaas\.config",
     ),
-    "secret": (SASL_SSL, with_wrong_password(SASL_SSL, OAUTH), "who are you"),
+    "secret": (SASL_SSL, with_wrong_password(SASL_SSL, OAUTH), "unknown client"),
     "audience": (SASL_SSL, with_wrong_audience, r"invalid_token.*sasl\.jaas\.config"),
     "mechanism": (SHORT, lambda kafka: kafka.settings(SHORT, SCRAM_256), r"SCRAM-SHA-256.*sasl\.mechanism.*PLAIN"),
     "no-login-wanted": (SSL, lambda kafka: kafka.settings(SASL_SSL, PLAIN), r"security\.protocol"),
@@ -175,19 +176,19 @@ REFUSALS: dict[str, tuple[str, Callable[[SecureKafka], Settings], str]] = {
 
 
 @pytest.mark.parametrize("attempt", [administer, produce, consume, seek, ask, join])
-@pytest.mark.parametrize("name", REFUSALS)
-def test_others_hear_why_not(
+@pytest.mark.parametrize("name", FAILURES)
+def test_failed_logins_have_clear_errors(
     kafka: SecureKafka, topic: str, name: str, attempt: Callable[[Scene], Awaitable[None]]
 ) -> None:
-    listener, settings, says = REFUSALS[name]
+    listener, settings, says = FAILURES[name]
     scene = Scene(kafka.addresses[listener], topic, settings(kafka))
 
     async def work() -> None:
-        with pytest.raises(AuthenticationError, match=says) as refused:
+        with pytest.raises(AuthenticationError, match=says) as failed:
             async with asyncio.timeout(SOON_S):
                 await attempt(scene)
-        assert not refused.value.code.retriable
-        assert WRONG not in str(refused.value)
+        assert not failed.value.code.retriable
+        assert WRONG not in str(failed.value)
 
     play(work())
 
@@ -200,7 +201,7 @@ def connections_made(client: Producer[Any, Any] | Admin) -> float:
 def test_sessions_are_renewed_while_records_flow(
     kafka: SecureKafka, topic: str, monkeypatch: pytest.MonkeyPatch, listener: str, mechanism: str
 ) -> None:
-    """Kafka hangs up on who is logged in for longer than a session, or than his token lives, at his next request."""
+    """Kafka closes a connection at its next request when the session or the token has expired."""
     monkeypatch.setattr(kafka.tokens, "lifetime_s", TOKEN_S)
     scene = scene_of(kafka, topic, listener, mechanism)
 
@@ -256,10 +257,10 @@ async def stay_in_newer_group(scene: Scene, is_known: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("keep_on", [keep_producing, keep_reading, stay_in_group, stay_in_newer_group])
-def test_who_is_no_longer_known_hears_it(
+def test_clients_of_a_removed_user_fail(
     kafka: SecureKafka, topic: str, keep_on: Callable[[Scene, asyncio.Event], Awaitable[None]]
 ) -> None:
-    """At the end of his session."""
+    """They fail at the end of their session."""
     kafka.add_user(topic)
     scene = Scene(kafka.addresses[SHORT], topic, kafka.settings(SHORT, SCRAM_512, user=topic))
 

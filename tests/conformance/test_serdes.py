@@ -1,6 +1,6 @@
-"""Our serializers and confluent-kafka's, in all combinations: what one writes, the other reads; the same bytes.
+"""Rookery's serializers and confluent-kafka's in all combinations: each reads what the other writes; equal bytes.
 
-Through a topic and the registry of an embedded broker, with each library's own clients.
+The records pass through a topic and the registry of an embedded broker, with the clients of each library.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ Read = Callable[[str, bytes], Any]
 
 
 class Platform(NamedTuple):
-    """A broker with a registry, and both libraries' clients of the latter."""
+    """A broker with a registry, and the registry clients of both libraries."""
 
     broker: EmbeddedBroker
     ours: RegistryClient
@@ -98,7 +98,7 @@ def avro_reader(platform: Platform, library: str, schema: str | None) -> Read:
 
 
 def through_topic(platform: Platform, topic: str, write: Write, read: Read, value: Any) -> Any:
-    """Serializers run inside of our clients, and beside confluent-kafka's, as its users do it."""
+    """Pass a value through a topic. Serializers run inside Rookery's clients, and before or after confluent-kafka's."""
     bootstrap = {"bootstrap.servers": platform.broker.bootstrap_servers}
     platform.broker.create_topic(topic)
     with Producer[Any, Any](bootstrap, value_serializer=write) as producer:
@@ -134,7 +134,7 @@ def through_topic(platform: Platform, topic: str, write: Write, read: Read, valu
 def test_customers_old_and_new(
     platform: Platform, topic: str, writing: str, reading: str, writer: str, reader: str
 ) -> None:
-    """The fax number was dropped for an email address: neither side breaks, in whichever order they are updated."""
+    """The fax number was replaced by an email address: neither side breaks, whichever is updated first."""
     for schema in (OLD_CUSTOMER, NEW_CUSTOMER):
         platform.ours.register(f"{topic}-value", Schema(schema))
     write = avro_writer(platform, writing, SCHEMAS[writer])
@@ -233,7 +233,7 @@ def test_protobuf(platform: Platform, topic: str, reading: str, message: Any) ->
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: str(message.DESCRIPTOR.name))
 def test_protobuf_in_its_normal_form(platform: Platform, topic: str, message: Any) -> None:
-    """In which the entries of maps are no messages, so that those behind them have other indexes."""
+    """In the normal form the entries of maps are not messages, so that the messages after them have other indexes."""
     data = ProtobufSerializer(platform.ours, type(message), config={"normalize.schemas": True})(topic, message)
     read = ProtobufDeserializer(platform.ours)(topic, data)
     assert read.DESCRIPTOR.full_name == message.DESCRIPTOR.full_name
@@ -255,7 +255,7 @@ class Person:
 
 
 def test_keys_and_values_of_objects(platform: Platform, topic: str) -> None:
-    """As programs use them: each with its own serializer, inside of our clients."""
+    """Use as in programs: key and value each with its own serializer, inside Rookery's clients."""
     bootstrap = {"bootstrap.servers": platform.broker.bootstrap_servers}
     platform.broker.create_topic(topic)
     person = Person(2, "Grace", None)

@@ -1,5 +1,8 @@
-"""What Spark's sink rests on, on Rookery and on Apache Kafka: how transactions that others prepared are ended, in both
-protocols, and drivers that die and come back (tests/spark/sink_harness.py)."""
+"""The basis of Spark's sink, on Rookery and on Apache Kafka.
+
+It ends transactions that other producers prepared, in both protocols, and drivers die and come back
+(tests/spark/sink_harness.py).
+"""
 
 from collections.abc import Iterator
 
@@ -18,7 +21,7 @@ _SHORT_MS = 1000
 
 
 class RunningBroker:
-    """As much of an embedded broker as the harness needs for drivers that die."""
+    """The part of an embedded broker that the harness needs for drivers that die."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers

@@ -1,7 +1,7 @@
-"""Transactions, the same scenarios with every foreign client: what is committed shows, all of it and once.
+"""Transactions, with the same scenarios for every foreign client: committed records are visible, all and once.
 
-The Python clients and librdkafka speak the protocol in which they add partitions themselves. The Java client speaks
-that one too if the feature `transaction.version` is 1 ("java-classic"), else the newer one.
+The Python clients and librdkafka use the protocol in which they add partitions themselves. The Java client uses that
+one too if the feature `transaction.version` is 1 ("java-classic"), else the newer one.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import pytest
 
 from rookery.client.errors import FatalProducerError
 from tests.conformance.conftest import SETTINGS
-from tests.conformance.faces import READ_UNCOMMITTED, FencedError, Transactor
+from tests.conformance.interfaces import READ_UNCOMMITTED, FencedError, Transactor
 from tests.conformance.java_driver import JavaDriver, JavaError, JavaSource, JavaTransactor
 from tests.conformance.java_tools import speak_classic
 from tests.conformance.members import fill
@@ -28,7 +28,7 @@ NAMES = [*PYTHON_CLIENTS, *(pytest.param(name, marks=pytest.mark.java) for name 
 
 @pytest.fixture(scope="session")
 def classic_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose finalized transaction.version is 1."""
+    """Run a broker whose finalized transaction.version is 1."""
     with start_broker(tmp_path_factory.mktemp("classic") / "data", *SETTINGS) as broker:
         speak_classic(broker.address)
         yield broker.address
@@ -48,7 +48,7 @@ def player(request: pytest.FixtureRequest) -> Iterator[Player]:
 
 
 def seen(bootstrap: str, topic: str, partition: int = 0) -> tuple[list[bytes], list[bytes]]:
-    """What a consumer at read_committed gets, and one at read_uncommitted."""
+    """Return the records for a consumer at read_committed, and for one at read_uncommitted."""
     return (
         read_with_confluent(bootstrap, topic, partition),
         read_with_confluent(bootstrap, topic, partition, READ_UNCOMMITTED),
@@ -68,7 +68,7 @@ def test_a_commit_shows_all_partitions(player: Player, topic: str) -> None:
         expect(partial(seen, player.bootstrap, *place), ([b"1", b"2"],) * 2)
 
 
-def test_what_is_aborted_is_passed_over(player: Player, topic: str) -> None:
+def test_aborted_records_are_skipped(player: Player, topic: str) -> None:
     create_topic(player.bootstrap, topic)
     producer = player.transactor(topic)
     for value, end in ((b"a", producer.commit), (b"b", producer.abort), (b"c", producer.commit)):
@@ -91,7 +91,7 @@ def test_transactions_without_records(player: Player, topic: str) -> None:
 
 
 def test_interleaved_producers(player: Player, topic: str) -> None:
-    """A reader at read_committed waits for the oldest open transaction, whatever has ended behind it."""
+    """A reader at read_committed waits for the oldest open transaction, even if later ones have ended."""
     create_topic(player.bootstrap, topic)
     first, second, third = (player.transactor(f"{topic}-{number}") for number in range(3))
     for producer, value in ((first, b"1"), (second, b"2"), (third, b"3")):
@@ -148,7 +148,7 @@ def test_a_transaction_times_out(player: Player, topic: str) -> None:
     plain.produce(topic, b"plain", partition=0)
     assert plain.flush(30) == 0
     expect(partial(seen, player.bootstrap, topic), ([b"plain"], [b"late", b"plain"]))
-    # In the newer protocol the coordinator takes it for a repeated commit, of a transaction that was aborted.
+    # In the newer protocol the coordinator treats it as a repeated commit of a transaction that was aborted.
     with pytest.raises({JAVA: JavaError, "rookery": FatalProducerError}.get(player.name, FencedError)):
         slow.commit()
 
@@ -187,7 +187,7 @@ def committed(bootstrap: str, group_id: str, topic: str) -> int:
 
 
 class Worker:
-    """Consume, transform, produce: every record of `<name>-in` goes once to `<name>-out`."""
+    """Copies every record of `<name>-in` once to `<name>-out`, in transactions."""
 
     def __init__(self, player: Player, name: str) -> None:
         self._player = player
@@ -196,7 +196,7 @@ class Worker:
         self._source = player.source(name, f"{name}-in")
 
     def work(self, count: int) -> Transactor:
-        """One transaction, still to be ended."""
+        """Run one transaction without ending it."""
         self._producer.begin()
         for value in self._source.take(count):
             self._producer.send(f"{self._name}-out", 0, value)
@@ -208,7 +208,7 @@ class Worker:
 
 
 def test_exactly_once_over_crashes(player: Player, topic: str, tmp_path: Path) -> None:
-    """A worker dies in the middle of a transaction; later the broker does, in the middle of another."""
+    """A worker dies during a transaction; later the broker dies during another one."""
     with start_broker(tmp_path / "data") as broker:
         player.move_to(broker.address)
         fill(broker.address, f"{topic}-in", partitions=1, count=9)
@@ -229,8 +229,8 @@ def test_exactly_once_over_crashes(player: Player, topic: str, tmp_path: Path) -
         player.close()
 
 
-def test_transactions_go_on_after_restarts(player: Player, tmp_path: Path) -> None:
-    """The broker goes cleanly, then by SIGKILL, with two transactions open."""
+def test_transactions_continue_after_restarts(player: Player, tmp_path: Path) -> None:
+    """The broker is stopped cleanly, then with SIGKILL, while two transactions are open."""
     with start_broker(tmp_path / "data") as broker:
         player.move_to(broker.address)
         for topic in ("kept", "given-up"):
@@ -255,7 +255,7 @@ def test_transactions_go_on_after_restarts(player: Player, tmp_path: Path) -> No
 
 
 def test_transactions_over_segments(player: Player, topic: str) -> None:
-    """Segments of one mebibyte, Kafka's least: each transaction covers several."""
+    """Segments of one mebibyte, Kafka's minimum: each transaction covers several."""
     create_topic(player.bootstrap, topic, segment_bytes=str(1 << 20))
     values = [b"%d" % number * 250_000 for number in range(10)]
     producer = player.transactor(topic)

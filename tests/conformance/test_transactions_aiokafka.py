@@ -1,4 +1,4 @@
-"""aiokafka in transactions: its context manager, and the last stable offset that its consumer knows."""
+"""Transactions with aiokafka: its context manager, and the last stable offset of its consumer."""
 
 import asyncio
 from functools import partial
@@ -9,7 +9,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from tests.conformance.clients import TIMEOUT_S
-from tests.conformance.faces import READ_COMMITTED
+from tests.conformance.interfaces import READ_COMMITTED
 from tests.conformance.players import create_topic
 from tests.conformance.transactors import read_with_aiokafka
 from tests.support.waiting import expect

@@ -1,4 +1,4 @@
-"""librdkafka in transactions: what it sees of pending offsets, of errors, and of the last stable offset."""
+"""Transactions with librdkafka: pending offsets, errors, and the last stable offset."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,7 +9,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.conformance.clients import TIMEOUT_S, confluent_consumer
-from tests.conformance.faces import READ_COMMITTED, READ_UNCOMMITTED
+from tests.conformance.interfaces import READ_COMMITTED, READ_UNCOMMITTED
 from tests.conformance.members import fill
 from tests.conformance.players import create_topic
 from tests.conformance.transactors import ConfluentSource, ConfluentTransactor, read_with_confluent
@@ -18,7 +18,7 @@ from tests.support.waiting import expect
 
 @pytest.fixture
 def source(bootstrap: str, topic: str) -> Iterator[ConfluentSource]:
-    """A member of the group that is named as the topic; that it has read says that it has joined."""
+    """Run a member of the group that has the topic's name; it has joined, because it has read a record."""
     fill(bootstrap, topic, partitions=1, count=1)
     made = ConfluentSource(bootstrap, topic, topic)
     assert made.take(1) == [b"0"]
@@ -50,7 +50,7 @@ def test_offsets_are_unstable_while_the_transaction_is_open(
 
 
 def test_a_member_that_left_cannot_commit_offsets(bootstrap: str, topic: str, source: ConfluentSource) -> None:
-    """The group's generation fences, besides the producer's epoch; the transaction can be aborted."""
+    """The group's generation fences it, in addition to the producer's epoch; the transaction can be aborted."""
     producer = ConfluentTransactor(bootstrap, topic)
     metadata = source.consumer.consumer_group_metadata()
     source.close()
@@ -68,7 +68,7 @@ def test_the_last_stable_offset(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def ends() -> tuple[int, int]:
-        """The end of the partition at read_committed, and at read_uncommitted."""
+        """Return the end of the partition at read_committed, and at read_uncommitted."""
         place = TopicPartition(topic, 0)
         levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         found = [admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place] for level in levels]
@@ -101,13 +101,13 @@ def test_a_waiting_reader_wakes_at_the_commit(bootstrap: str, topic: str) -> Non
     consumer.close()
 
 
-def test_too_long_a_timeout(bootstrap: str, topic: str) -> None:
+def test_a_timeout_that_is_too_long(bootstrap: str, topic: str) -> None:
     with pytest.raises(KafkaException) as refused:
         ConfluentTransactor(bootstrap, topic, timeout_ms=2_000_000)
     assert refused.value.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_after_a_refused_record_the_transaction_can_only_be_aborted(bootstrap: str, topic: str) -> None:
+def test_after_a_rejected_record_the_transaction_can_only_be_aborted(bootstrap: str, topic: str) -> None:
     create_topic(bootstrap, topic, max_message_bytes="1000")
     producer = ConfluentTransactor(bootstrap, topic)
     producer.begin()

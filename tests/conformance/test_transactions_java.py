@@ -1,6 +1,6 @@
-"""Java's clients and tools in transactions: isolation levels, kafka-transactions, kafka-features, Kafka's own readers.
+"""Transactions with Java's clients and tools: isolation levels, kafka-transactions, kafka-features, Kafka's dump tool.
 
-The scenarios that all clients play are in `test_transactions`.
+The scenarios for all clients are in `test_transactions`.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.faces import READ_COMMITTED, READ_UNCOMMITTED, FencedError
+from tests.conformance.interfaces import READ_COMMITTED, READ_UNCOMMITTED, FencedError
 from tests.conformance.java_driver import JavaDriver, JavaError, JavaSource, JavaTransactor, read_with_java
 from tests.conformance.java_tools import run_tool, speak_classic
 from tests.conformance.members import fill
@@ -27,14 +27,14 @@ def transactions(bootstrap: str, *arguments: str, fails: bool = False) -> str:
 
 
 def row(table: str, name: str) -> list[str]:
-    """The cells of the line that has the name in it."""
+    """Return the cells of the line that contains the name."""
     (found,) = [line for line in table.splitlines() if re.search(rf"(^|\t){re.escape(name)}\s*\t", line)]
     return [cell.strip() for cell in found.split("\t")]
 
 
 @pytest.fixture
 def open_producer(java: JavaDriver, bootstrap: str, topic: str) -> Iterator[JavaTransactor]:
-    """It has written to both of the topic's partitions, in a transaction that is open."""
+    """Run a producer that has written to both of the topic's partitions, in a transaction that is open."""
     create_topic(bootstrap, topic, 2)
     producer = JavaTransactor(java, bootstrap, topic)
     producer.begin()
@@ -98,7 +98,7 @@ def test_a_transaction_is_terminated_by_force(bootstrap: str, topic: str, open_p
 
 
 def test_a_transaction_is_aborted_on_a_partition(bootstrap: str, topic: str, open_producer: JavaTransactor) -> None:
-    """As if the coordinator had forgotten it there; the other partition is committed."""
+    """The partition is handled as if the coordinator had forgotten it; the other partition is committed."""
     assert topic not in transactions(bootstrap, "find-hanging", "--topic", topic)
     abort = ("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     transactions(bootstrap, *abort)
@@ -109,7 +109,7 @@ def test_a_transaction_is_aborted_on_a_partition(bootstrap: str, topic: str, ope
 
 
 def test_the_message_copier(bootstrap: str, topic: str) -> None:
-    """Kafka's system tests copy with it, at random aborting and reading again; here with both kinds of consumer."""
+    """Kafka's system tests copy with it, with random aborts and repeated reads; here with both kinds of consumer."""
     fill(bootstrap, topic, partitions=1, count=600)
     create_topic(bootstrap, f"{topic}-copy")
     names = ("--input-topic", topic, "--output-topic", f"{topic}-copy", "--transactional-id", topic)
@@ -149,7 +149,7 @@ def test_a_member_of_another_generation_cannot_commit(java: JavaDriver, bootstra
 
 
 def test_features(tmp_path: Path, java: JavaDriver) -> None:
-    """A producer goes over to the version that is finalized, in both directions."""
+    """A producer switches to the finalized version, in both directions."""
     with start_broker(tmp_path / "data") as broker:
         address = broker.address
         features = partial(run_tool, "features", "--bootstrap-server", address)

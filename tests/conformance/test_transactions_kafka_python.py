@@ -1,4 +1,4 @@
-"""kafka-python's admin client, which has what is needed to find and end a hanging transaction."""
+"""kafka-python's admin client, which can find and end a hanging transaction."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -24,7 +24,7 @@ def admin(bootstrap: str) -> Iterator[Any]:
 
 @pytest.fixture
 def producer(bootstrap: str, topic: str) -> Iterator[KafkaPythonTransactor]:
-    """It has written one record to each of the topic's two partitions, in a transaction that is open."""
+    """Run a producer that has written one record to each of the two partitions, in a transaction that is open."""
     create_topic(bootstrap, topic, 2)
     made = KafkaPythonTransactor(bootstrap, topic, timeout_ms=45_000)
     made.begin()
@@ -65,12 +65,12 @@ def test_an_unknown_transactional_id(admin: Any, bootstrap: str, topic: str) -> 
 def test_an_open_transaction_is_ended_by_an_operator(
     admin: Any, bootstrap: str, topic: str, producer: KafkaPythonTransactor
 ) -> None:
-    """On one partition, as if the coordinator had forgotten it there."""
+    """It is ended on one partition, as if the coordinator had forgotten it there."""
     place = TopicPartition(topic, 0)
     (state,) = admin.describe_producers([place])[place].active_producers
     assert (state.current_transaction_start_offset, state.last_sequence) == (0, 0)
     assert topic not in {one["transactional_id"] for one in admin.find_hanging_transactions()}
-    # It calls those hanging that are five minutes older than this.
+    # It reports transactions as hanging if they are five minutes older than this.
     hanging = admin.find_hanging_transactions(max_transaction_timeout_ms=-300_000)
     assert topic in {one["transactional_id"] for one in hanging}
     assert read_with_kafka_python(bootstrap, topic) == []

@@ -1,7 +1,7 @@
-"""Every version of every API that the broker advertises, over a real socket, with its work really done.
+"""Every version of every API that the broker advertises, over a real socket, with a check of its effects.
 
-The clients of the other files speak one version each; brokers live longer than clients, so all must work. The scenarios
-take any version: the codec leaves out the fields that a version does not have.
+The clients of the other modules use one version each, but brokers must serve older and newer clients too. The scenarios
+accept any version: the codec leaves out the fields that a version does not have.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ FETCH_BY_ID = PRODUCE_BY_ID = 13
 
 
 class Wire(SimpleNamespace):
-    """A connection, and a topic with one partition that holds `VALUES`."""
+    """A connection, and a topic with one partition that has `VALUES`."""
 
     client: WireClient
     topic: str
@@ -278,7 +278,7 @@ def check_create_partitions(wire: Wire, version: int) -> None:
 
 
 def check_update_features(wire: Wire, version: int) -> None:
-    """The brokers are everybody's: a change that is refused."""
+    """Use a change that is rejected, because other tests share the broker."""
     change = Message(feature="no.such.feature", max_version_level=1, allow_downgrade=False, upgrade_type=1)
     response = wire.call(ApiKey.UPDATE_FEATURES, version, timeout_ms=TIMEOUT_MS, feature_updates=[change])
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -306,7 +306,7 @@ def check_describe_producers(wire: Wire, version: int) -> None:
 def check_list_config_resources(wire: Wire, version: int) -> None:
     response = wire.call(ApiKey.LIST_CONFIG_RESOURCES, version, resource_types=[TOPIC_RESOURCE])
     assert response.error_code == 0
-    # Version 0 knows client metrics only, of which there are none.
+    # Version 0 lists only client metrics, of which there are none.
     if version >= 1:
         assert wire.topic in [resource.resource_name for resource in response.config_resources]
 

@@ -1,6 +1,6 @@
-"""An identity provider on the loopback: its token endpoint (RFC 6749, 4.4) gives signed JWTs to a client that it knows.
+"""An identity provider on the loopback interface: its token endpoint (RFC 6749, 4.4) issues signed JWTs to one client.
 
-Brokers check them with the keys that it publishes in a file (RFC 7517).
+Brokers verify them with the keys that it publishes in a file (RFC 7517).
 """
 
 import base64
@@ -25,7 +25,7 @@ _EXPONENT = 65_537
 
 
 class TokenEndpoint:
-    """`lifetime_s` is that of the tokens it gives from now on; `given` counts them."""
+    """The endpoint. `lifetime_s` is the lifetime of the next tokens; `given` is the number of issued tokens."""
 
     def __init__(self, directory: Path, lifetime_s: int = 3600) -> None:
         self.lifetime_s = lifetime_s
@@ -41,7 +41,7 @@ class TokenEndpoint:
         return f"http://127.0.0.1:{self._server.server_port}/token"
 
     def token(self, *, audience: str = AUDIENCE) -> str:
-        """A new one, as Java's brokers want it."""
+        """Return a new token in the form that Java's brokers require."""
         now_s = int(time.time())
         claims = {"sub": CLIENT_ID, "aud": audience, "scope": SCOPE, "iat": now_s, "exp": now_s + self.lifetime_s}
         header = {"alg": "RS256", "kid": _KEY_ID, "typ": "JWT"}
@@ -50,12 +50,12 @@ class TokenEndpoint:
         return f"{signed}.{_base64(signature)}"
 
     def answer(self, authorization: str, form: str) -> tuple[int, Mapping[str, object]]:
-        """Status and body for a request with this header and form."""
+        """Return status and body for a request with this header and form."""
         basic = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
         if authorization != f"Basic {basic}":
-            return 401, {"error": "invalid_client", "error_description": "who are you?"}
+            return 401, {"error": "invalid_client", "error_description": "unknown client"}
         if parse_qs(form) != {"grant_type": ["client_credentials"], "scope": [SCOPE]}:
-            return 400, {"error": "invalid_request", "error_description": f"what is {form}?"}
+            return 400, {"error": "invalid_request", "error_description": f"invalid form: {form}"}
         self.given += 1
         return 200, {"access_token": self.token(), "token_type": "Bearer", "expires_in": self.lifetime_s}
 
@@ -84,7 +84,7 @@ def _handler_of(endpoint: TokenEndpoint) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Do not log: no one reads the output of tests."""
+            """Log nothing: no test reads it."""
 
     return Handler
 

@@ -1,7 +1,7 @@
-"""Transactional producers, group consumers and readers of the foreign clients behind one face.
+"""Transactional producers, group consumers and readers of the foreign clients with one interface.
 
-A scenario of `test_transactions` is written once and played by every client. What belongs to one client alone (its
-names for errors, its admin calls) is in that client's own test module. The Java clients are in `java_driver`.
+A scenario of `test_transactions` is written once and runs with every client. What only one client has (its names for
+errors, its admin calls) is tested in that client's module. The Java clients are in `java_driver`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import kafka.errors
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.conformance.clients import TIMEOUT_S, confluent_consumer
-from tests.conformance.faces import READ_COMMITTED, FencedError, Partition, Source, Transactor
+from tests.conformance.interfaces import READ_COMMITTED, FencedError, Partition, Source, Transactor
 from tests.conformance.members import HEARTBEAT_MS, SESSION_MS
 from tests.conformance.own_transactor import RookerySource, RookeryTransactor, read_with_rookery
 
@@ -34,7 +34,7 @@ class ConfluentSource:
         while len(values) < count:
             message = self.consumer.poll(TIMEOUT_S)
             assert message is not None, f"{len(values)} of {count} records, then none for {TIMEOUT_S} s"
-            # While the broker is away, librdkafka tells so in messages without a record.
+            # While the broker is down, librdkafka returns messages with an error and without a record.
             if message.error() is None:
                 values.append(message.value() or b"")
         return values
@@ -94,7 +94,7 @@ class ConfluentTransactor:
         except KafkaException as error:
             self._raise(error)
         except SystemError as error:
-            # confluent-kafka raises fatal errors in the middle of the delivery callback that is next.
+            # confluent-kafka raises fatal errors in the next delivery callback.
             if not isinstance(error.__cause__, KafkaException):
                 raise
             self._raise(error.__cause__)
@@ -180,7 +180,7 @@ class KafkaPythonTransactor:
 
 
 class _Loop:
-    """An event loop in a thread, so that aiokafka's senders and heartbeats go on between two calls of a test."""
+    """An event loop in a thread, so that aiokafka's senders and heartbeats run between two calls of a test."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -25,9 +25,9 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Kafka's Java clients, played from outside: one command per line of standard input, its words parted by tabs, and one
- * line of standard output in answer: "= ok" and what there is to tell, or "= error" and the names of the exception and
- * of its causes. Clients have names that the commands choose. `java_driver.py` is the other end.
+ * Kafka's Java clients, driven from outside: one command per line of standard input, its words separated by tabs, and
+ * one line of standard output as the reply: "= ok" and the results, or "= error" and the names of the exception and of
+ * its causes. The commands choose the names of clients. `java_driver.py` is the other end.
  */
 public final class TransactionDriver {
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
@@ -119,12 +119,12 @@ public final class TransactionDriver {
         }
     }
 
-    /** Words: the consumer, a generation instead of its own or nothing, then topic, partition and offset of each. */
+    /** Words: the consumer, a generation to use instead of its own or empty, then topic, partition and offset of each. */
     private void sendOffsets(Producer<String, String> producer, List<String> words) {
         ConsumerGroupMetadata group = consumers.get(words.get(0)).groupMetadata();
         if (!words.get(1).isEmpty()) {
             int generation = Integer.parseInt(words.get(1));
-            group = new ConsumerGroupMetadata(group.groupId(), generation, "nobody", Optional.empty());
+            group = new ConsumerGroupMetadata(group.groupId(), generation, "unknown-member", Optional.empty());
         }
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
         for (Iterator<String> word = words.listIterator(2); word.hasNext(); ) {
@@ -166,7 +166,7 @@ public final class TransactionDriver {
         return words;
     }
 
-    /** All values of a partition up to its end as the isolation level sees it. */
+    /** Returns all values of a partition up to its end for the isolation level. */
     private static List<String> read(String topic, List<String> words) {
         TopicPartition place = new TopicPartition(topic, Integer.parseInt(words.get(0)));
         List<String> values = new ArrayList<>();

@@ -1,6 +1,6 @@
-"""One Spark session that has both connectors, and both brokers with the same topics in each.
+"""One Spark session that has both connectors, and both brokers with the same topics.
 
-All of it is started once; `make conformance` runs these tests one after the other.
+They are started once; `make conformance` runs these tests one after the other.
 """
 
 from collections.abc import Iterator

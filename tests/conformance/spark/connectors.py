@@ -1,4 +1,4 @@
-"""Both connectors, used in the same way: `kafka` is Spark's own, `rookery` is ours."""
+"""Both connectors with the same interface: `kafka` is Spark's, `rookery` is Rookery's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ Values = tuple[Any, ...]
 
 
 class Batch(NamedTuple):
-    """The rows in the order of partitions and offsets, and the rows' places for each of the tasks that read them."""
+    """The rows sorted by partition and offset, and the partitions and offsets that each task has read."""
 
     rows: list[Values]
     tasks: list[list[tuple[str, int, int]]]
@@ -33,7 +33,7 @@ def read(spark: "SparkSession", connector: str, bootstrap: str, options: Options
 
 
 def collect(frame: "DataFrame") -> Batch:
-    """Rows of a frame that has the connectors' columns."""
+    """Collect a frame that has the connectors' columns."""
     found = frame.withColumn(_TASK, functions.spark_partition_id()).collect()
     found.sort(key=lambda row: (row.topic, row.partition, row.offset))
     tasks: dict[int, list[tuple[str, int, int]]] = {}
@@ -44,7 +44,7 @@ def collect(frame: "DataFrame") -> Batch:
 
 
 def _comparable(value: Any) -> Any:
-    """Without headers there is null in Spark's connector, and in ours an empty list: null lists are slow in Python."""
+    """Return missing headers as null: Rookery's connector has an empty list, because null lists are slow in Python."""
     if isinstance(value, list):
         return [tuple(each) for each in value] or None
     return bytes(value) if isinstance(value, bytearray) else value
@@ -53,7 +53,7 @@ def _comparable(value: Any) -> Any:
 def start(
     spark: "SparkSession", connector: str, options: Options, into: list[Batch], checkpoint: Path, **trigger: Any
 ) -> "StreamingQuery":
-    """A stream whose micro-batches come to `into`, without the empty ones. `options` have the bootstrap address."""
+    """Start a stream that adds its non-empty micro-batches to `into`. `options` have the bootstrap address."""
 
     def take(frame: "DataFrame", _: int) -> None:
         batch = collect(frame)
@@ -61,7 +61,7 @@ def start(
             into.append(batch)
 
     if connector == OURS:
-        # Spark 4.0 and 4.1 do not tell it to sources in Python.
+        # Spark 4.0 and 4.1 do not pass it to sources in Python.
         options = {**options, "trigger": "available-now" if "availableNow" in trigger else "processing-time"}
     stream = spark.readStream.format(connector).options(**options).load()
     writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
@@ -71,12 +71,12 @@ def start(
 def stream(
     spark: "SparkSession", connector: str, bootstrap: str, options: Options, checkpoint: Path, *, timeout_s: int = 120
 ) -> list[Batch]:
-    """What a stream reads that stops when it has read what there is."""
+    """Return the micro-batches of a stream that stops at the current end of its topics."""
     batches: list[Batch] = []
     is_limited = "maxOffsetsPerTrigger" in options
     options = {"kafka.bootstrap.servers": bootstrap, **options}
     if connector == OURS and is_limited and not has(Feature.ADMISSION_CONTROL):
-        # There, the other trigger is one micro-batch.
+        # In these versions the other trigger runs one micro-batch.
         query = start(spark, connector, options, batches, checkpoint, processingTime="0 seconds")
         query.processAllAvailable()
         query.stop()
@@ -90,5 +90,5 @@ def stream(
 
 def write(frame: "DataFrame", connector: str, bootstrap: str, options: Options) -> None:
     writer = frame.write.format(connector).option("kafka.bootstrap.servers", bootstrap).options(**options)
-    # Ours knows no other mode.
+    # Rookery's connector has no other mode.
     writer.mode("append").save()

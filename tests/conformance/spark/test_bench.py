@@ -1,4 +1,4 @@
-"""The benchmark's rows of Spark with tiny sizes; the others are in tests/bench/test_smoke.py."""
+"""The benchmark's Spark rows with tiny sizes; the other rows are in tests/bench/test_smoke.py."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tests.bench.test_smoke import run_rows
 
 
-# A session for each of them.
+# Each of them starts a session.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rows", ["spark/read", "spark/read-avro", "spark/write"])
 def test_rows_give_figures(rows: str, tmp_path: Path) -> None:

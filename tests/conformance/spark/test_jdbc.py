@@ -1,4 +1,4 @@
-"""The `jdbc` source of pipelines on PostgreSQL, by PostgreSQL's own driver."""
+"""The `jdbc` source of pipelines on PostgreSQL, with PostgreSQL's driver."""
 
 import json
 import os
@@ -42,9 +42,7 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-def test_a_table_and_a_query_are_read_again_with_each_batch(
-    spark: "SparkSession", postgres: Postgres, tmp_path: Path
-) -> None:
+def test_each_batch_reads_a_table_and_a_query_again(spark: "SparkSession", postgres: Postgres, tmp_path: Path) -> None:
     with psycopg.connect(postgres.dsn) as connection:
         connection.execute("CREATE SCHEMA sales; CREATE SEQUENCE reads")
         connection.execute("CREATE TABLE sales.users (id int, name text, price numeric(6,2), since date)")
@@ -53,7 +51,7 @@ def test_a_table_and_a_query_are_read_again_with_each_batch(
     for number, user in enumerate((1, 7, 9)):
         path = tmp_path / "orders" / f"{number}.json"
         path.write_text(json.dumps({"id": number, "user": user}))
-        # Spark takes files in the order of their times.
+        # Spark reads files in the order of their modification times.
         os.utime(path, (number, number))
     text = PIPELINE.replace("$URL", f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres")
     figures = run_pipeline(spark, tmp_path, text)

@@ -1,4 +1,4 @@
-"""How streams divide what there is into micro-batches, and what they do when some of it is gone."""
+"""How streams divide the available records into micro-batches, and what they do if some records were deleted."""
 
 import time
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def rows(batches: list[Batch]) -> list[list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize("limit", [16, 30, 1000])
 def test_max_offsets_per_trigger(spark: "SparkSession", bootstrap: str, limit: int, tmp_path: Path) -> None:
-    """In proportion to what each partition has."""
+    """The limit is divided in proportion to the records of each partition."""
     options = {"subscribe": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(limit)}
     expected = stream(spark, SPARKS, bootstrap, options, tmp_path / SPARKS)
     assert len(expected) >= sum(topics.ORDERS) // limit
@@ -38,7 +38,7 @@ def test_max_offsets_per_trigger(spark: "SparkSession", bootstrap: str, limit: i
 
 
 def test_gaps_count_as_offsets(spark: "SparkSession", bootstrap: str, tmp_path: Path) -> None:
-    """Aborted records and the marks of transactions are not rows, but are offsets."""
+    """Aborted records and transaction markers have offsets, but no rows."""
     options = {"subscribe": "transfers", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "5"}
     options["kafka.isolation.level"] = "read_committed"
     expected = stream(spark, SPARKS, bootstrap, options, tmp_path / SPARKS)
@@ -50,7 +50,7 @@ def test_gaps_count_as_offsets(spark: "SparkSession", bootstrap: str, tmp_path: 
 def test_min_offsets_per_trigger(
     spark: "SparkSession", bootstrap: str, topic: str, connector: str, tmp_path: Path
 ) -> None:
-    """The first micro-batch takes what there is; the next one waits for as many."""
+    """The first micro-batch takes all available records; the next one waits for the minimum."""
     topics.create(bootstrap, topic)
     topics.send(bootstrap, topic, 5)
     batches: list[Batch] = []
@@ -68,7 +68,7 @@ def test_min_offsets_per_trigger(
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
-def test_streams_go_on_from_their_checkpoint(
+def test_streams_continue_from_their_checkpoint(
     spark: "SparkSession", bootstrap: str, topic: str, connector: str, tmp_path: Path
 ) -> None:
     topics.create(bootstrap, topic)

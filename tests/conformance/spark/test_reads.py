@@ -1,4 +1,4 @@
-"""The same options for both connectors: the same rows, read by the same tasks."""
+"""With the same options both connectors return the same rows, read by the same tasks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,19 +16,19 @@ _FROM_ALL = '{"orders":{"0":%d,"1":%d,"2":%d,"3":%d}}'
 
 
 def at(*values: int) -> str:
-    """A value for each partition of `orders`."""
+    """Return the JSON text with a value for each partition of `orders`."""
     return _FROM_ALL % values
 
 
 def later(partition: int, index: int) -> int:
-    """The time of a record of `orders`."""
+    """Return the timestamp of a record of `orders`."""
     return FIRST_MS + partition * 100_000 + index * 1000
 
 
 ORDERS_ONLY = {"subscribe": "orders"}
 NEVER_MS = FIRST_MS * 2
 
-# What is read, and how many rows that are.
+# The options, and the number of rows.
 SELECTIONS: dict[str, tuple[Options, int]] = {
     "subscribe": (ORDERS_ONLY, ALL),
     "several": ({"subscribe": "orders, refunds"}, ALL + sum(REFUNDS)),
@@ -94,14 +94,14 @@ OF_ORDERS = {
     name: ({**ORDERS_ONLY, **options}, count) for name, (options, count) in {**STARTS, **ENDS, **SPLITS}.items()
 }
 BATCHES = {**SELECTIONS, **OF_ORDERS}
-# A stream has no end. What is only a matter of options, or of codecs, is the same in both.
+# Cases that are tested for batches only: a stream has no end, and parsing of options and codecs is the same.
 STREAMED = (
     *("subscribe", "pattern", "assign", "headers", "append-time", "nulls", "uncommitted", "committed"),
     *("from-offsets", "from-time", "from-times", "min-partitions", "max-records", "max-records-and-min-partitions"),
 )
 STREAMS = {name: BATCHES[name] for name in STREAMED}
-# Spark's connector passes over maxRecordsPerPartition in batches. Where it knows both options, it splits no part of a
-# partition further if there is one part that is too short for it.
+# Spark's connector ignores maxRecordsPerPartition in batches. If both options are set, it splits no range further if
+# one range is too short to be split.
 OTHER_TASKS_OF_BATCHES = ("max-records", "max-records-and-min-partitions")
 OTHER_TASKS_OF_STREAMS = ("max-records-and-min-partitions",)
 

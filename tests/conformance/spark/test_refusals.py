@@ -1,6 +1,6 @@
-"""What Spark's connector refuses, ours refuses too; its message names the option to change.
+"""Rookery's connector rejects everything that Spark's connector rejects; its message names the option to change.
 
-Ours refuses more: options that it does not know, an end by time of a stream, times before 1970.
+It also rejects unknown options, an end of a stream by time, and times before 1970.
 """
 
 from pathlib import Path
@@ -15,12 +15,13 @@ from tests.conformance.spark.topics import FIRST_MS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Few of these reach a broker: which one it is makes no difference.
+# Few of these cases reach a broker, so that one broker is enough.
 pytestmark = pytest.mark.parametrize("bootstrap", ["rookery"], indirect=True)
 
 _NEVER_MS = str(FIRST_MS * 2)
 
-# The options besides the address, and what ours says. Batches have them all, streams some of those that both have.
+# The options without the address, and a part of Rookery's message. Batches are tested with all of them, streams with
+# some of those that both have.
 BOTH: list[tuple[Options, str]] = [
     ({}, "subscribe"),
     ({"subscribe": "orders", "subscribePattern": "o.*"}, "subscribe"),

@@ -1,4 +1,4 @@
-"""Both connectors with the same options for a cluster that wants TLS and a login: the same rows, read and written."""
+"""With the same options both connectors read and write the same rows in a cluster with TLS and logins."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNT = 40
-# The listener, the mechanism, and the format of what is trusted and, where the broker wants to know, of the own key.
-WAYS = {
+# The listener, the mechanism, and the format of the trust store and, if the broker requires one, of the key store.
+CONNECTIONS = {
     "plain": (SASL_SSL, PLAIN, "JKS"),
     "scram": (SASL_SSL, SCRAM_512, "PKCS12"),
     "tokens": (SASL_SSL, OAUTH, "PEM"),
@@ -40,18 +40,18 @@ def kafka(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> It
     with start_secure(tmp_path_factory.mktemp("secure")) as running:
         topics.create(running.plain, "orders")
         topics.send(running.plain, "orders", COUNT)
-        # Spark's connector asks for tokens in the JVM of the session.
+        # Spark's connector requests tokens in the JVM of the session.
         system: Any = spark.sparkContext._jvm
         system.java.lang.System.setProperty(ALLOWED_URLS, running.tokens.url)
         yield running
 
 
-@pytest.fixture(scope="module", params=WAYS)
-def way(
+@pytest.fixture(scope="module", params=CONNECTIONS)
+def connection(
     request: pytest.FixtureRequest, kafka: SecureKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Options]:
-    """The address and the options."""
-    listener, mechanism, store_format = WAYS[request.param]
+    """Return the address and the options."""
+    listener, mechanism, store_format = CONNECTIONS[request.param]
     settings = kafka.settings(listener, mechanism)
     if store_format != "PEM":
         directory = tmp_path_factory.mktemp(request.param)
@@ -65,16 +65,16 @@ def _stored(name: str, path: Path, store_format: str) -> Settings:
     return {f"ssl.{name}.type": store_format, f"ssl.{name}.location": str(path), f"ssl.{name}.password": PASSWORD}
 
 
-def test_batches_have_the_same_rows(spark: "SparkSession", way: tuple[str, Options]) -> None:
-    bootstrap, options = way
+def test_batches_have_the_same_rows(spark: "SparkSession", connection: tuple[str, Options]) -> None:
+    bootstrap, options = connection
     options = {**options, "subscribe": "orders", "includeHeaders": "true"}
     expected, ours = (read(spark, connector, bootstrap, options) for connector in (SPARKS, OURS))
     assert len(expected.rows) == COUNT
     assert ours == expected
 
 
-def test_streams_have_the_same_rows(spark: "SparkSession", way: tuple[str, Options], tmp_path: Path) -> None:
-    bootstrap, options = way
+def test_streams_have_the_same_rows(spark: "SparkSession", connection: tuple[str, Options], tmp_path: Path) -> None:
+    bootstrap, options = connection
     options = {**options, "subscribe": "orders", "startingOffsets": "earliest"}
     expected, ours = (
         stream(spark, connector, bootstrap, options, tmp_path / connector) for connector in (SPARKS, OURS)
@@ -83,8 +83,10 @@ def test_streams_have_the_same_rows(spark: "SparkSession", way: tuple[str, Optio
     assert [batch.rows for batch in ours] == [batch.rows for batch in expected]
 
 
-def test_both_write_the_same(spark: "SparkSession", kafka: SecureKafka, way: tuple[str, Options], topic: str) -> None:
-    bootstrap, options = way
+def test_both_write_the_same(
+    spark: "SparkSession", kafka: SecureKafka, connection: tuple[str, Options], topic: str
+) -> None:
+    bootstrap, options = connection
     frame = spark.createDataFrame([(f"key-{n}", f"value-{n}") for n in range(COUNT)], "key string, value string")
     found = []
     for writer in CONNECTORS:
@@ -98,7 +100,7 @@ def test_both_write_the_same(spark: "SparkSession", kafka: SecureKafka, way: tup
 
 
 @pytest.mark.parametrize("mechanism", [PLAIN, SCRAM_512])
-def test_both_refuse_a_wrong_password(spark: "SparkSession", kafka: SecureKafka, mechanism: str) -> None:
+def test_both_fail_with_a_wrong_password(spark: "SparkSession", kafka: SecureKafka, mechanism: str) -> None:
     settings = kafka.settings(SASL_SSL, mechanism, password="guessed")
     options = {"subscribe": "orders", **{f"kafka.{key}": value for key, value in settings.items()}}
     with pytest.raises(Exception, match="SaslAuthenticationException"):

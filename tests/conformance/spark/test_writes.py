@@ -1,4 +1,4 @@
-"""What one connector writes, both read; and both write the same records to the same partitions."""
+"""Both connectors write the same records to the same partitions, and each reads what the other writes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ KEYED = [(f"key-{number}", f"value-{number}") for number in range(50)]
 HEADERS = "array<struct<key:string,value:binary>>"
 READ_COMMITTED = {"kafka.isolation.level": "read_committed", "includeHeaders": "true"}
 
-# Rows, their schema, and the options of the writer; in place of `@` comes the topic.
+# Rows, their schema, and the options of the writer; `@` is replaced by the topic.
 FRAMES: dict[str, tuple[list[Any], str, Options]] = {
     "strings": (KEYED, "key string, value string", {"topic": "@"}),
     "bytes": ([(b"\x00", b"\xff"), (b"", b"")], "key binary, value binary", {"topic": "@"}),
@@ -49,7 +49,7 @@ def frame_of(spark: "SparkSession", name: str, topic: str) -> "tuple[DataFrame, 
 
 
 def written(spark: "SparkSession", connector: str, bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
-    """Key, value, partition and headers of what is there. Rows without a key may go anywhere."""
+    """Return key, value, partition and headers of all records. Rows without a key may be in any partition."""
     found = read(spark, connector, bootstrap, {"subscribe": topic, **READ_COMMITTED}).rows
     places = [
         (key, value, None if key is None else partition, headers) for key, value, _, partition, *_, headers in found
@@ -72,7 +72,7 @@ def test_batches_write_the_same(spark: "SparkSession", bootstrap: str, topic: st
 
 @pytest.mark.parametrize("source", CONNECTORS)
 def test_streams_write_the_same(spark: "SparkSession", bootstrap: str, topic: str, source: str, tmp_path: Path) -> None:
-    """From topic to topic, read by one connector and written by each."""
+    """A stream from topic to topic, read by one connector and written by each."""
     found = []
     for writer in CONNECTORS:
         target = f"{topic}-{writer}"
@@ -89,7 +89,7 @@ def test_streams_write_the_same(spark: "SparkSession", bootstrap: str, topic: st
     assert found[1] == found[0]
 
 
-# Rows, their schema, the options, and what ours says.
+# Rows, their schema, the options, and a part of Rookery's message.
 REFUSED: dict[str, tuple[list[Any], str, Options, str]] = {
     "no topic": ([("v",)], "value string", {}, "topic"),
     "null topic": ([(None, "v")], "topic string, value string", {}, "topic"),
@@ -104,9 +104,9 @@ REFUSED: dict[str, tuple[list[Any], str, Options, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_both_refuse(spark: "SparkSession", bootstrap: str, name: str) -> None:
+def test_both_reject(spark: "SparkSession", bootstrap: str, name: str) -> None:
     rows, schema, options, says = REFUSED[name]
-    # Do not wait a minute for a partition that does not come.
+    # Without this, the writer would wait a minute for a partition that does not exist.
     options = {"kafka.max.block.ms": "3000", **options}
     frame = spark.createDataFrame(rows, schema)
     with pytest.raises(Exception):  # noqa: B017, PT011 - of many kinds

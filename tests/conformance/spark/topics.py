@@ -1,6 +1,6 @@
-"""Topics for both connectors to read, written by a third party: librdkafka's producer.
+"""Topics for both connectors to read, written with another client, librdkafka's producer.
 
-`orders` has partitions of different length and one that is empty; a record's time tells its partition and offset.
+`orders` has partitions of different lengths and an empty one; a record's timestamp encodes its partition and offset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_MS = 1_700_000_000_000
 STEP_MS = 1000
-# Records of each partition.
+# The number of records in each partition.
 ORDERS = (40, 25, 10, 0)
 REFUNDS = (5,)
 HEADERS: tuple[list[tuple[str, bytes | None]] | None, ...] = (
@@ -23,7 +23,7 @@ HEADERS: tuple[list[tuple[str, bytes | None]] | None, ...] = (
 _TIMEOUT_S = 30
 # The records are old.
 _KEEP = {"retention.ms": "-1"}
-# No transaction ends of itself while the tests run.
+# No transaction may time out while the tests run.
 _LONG: Mapping[str, str | int] = {"transaction.timeout.ms": 900_000}
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -80,7 +80,7 @@ def delete_before(bootstrap: str, topic: str, offset: int) -> None:
 
 
 def _send_nulls(bootstrap: str) -> None:
-    """Tombstones, records without key, empty ones, and one with nothing at all."""
+    """Send tombstones, records without a key, empty records, and one without key and value."""
     producer = _producer(bootstrap)
     for key, value in ((b"k", None), (None, b"v"), (b"", b""), (None, None), ("ä".encode(), b"\x00\xff")):
         producer.produce("nulls", value, key=key, timestamp=FIRST_MS)
@@ -88,7 +88,7 @@ def _send_nulls(bootstrap: str) -> None:
 
 
 def _transact(bootstrap: str) -> None:
-    """Committed, aborted, committed, and one at the end that stays open; so that offsets have gaps."""
+    """Run transactions: committed, aborted, committed, and one at the end that stays open. So the offsets have gaps."""
     for index, commits in enumerate((True, False, True, None)):
         producer = _producer(bootstrap, **_LONG, **{"transactional.id": f"transfers-{index}"})
         producer.init_transactions(_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What a client must be able to do to play the scenarios of transactions."""
+"""The interfaces that a client must implement for the transaction scenarios."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -9,16 +9,16 @@ READ_UNCOMMITTED = "read_uncommitted"
 
 
 class FencedError(Exception):
-    """The client says that another instance, or the coordinator's time-out, took its transactional id from it."""
+    """The client reports that it is fenced, by another instance or by the coordinator's time-out."""
 
 
 class Source(Protocol):
-    """A consumer of one topic, in a group, at read_committed."""
+    """A consumer of one topic in a group, with isolation level read_committed."""
 
     def __init__(self, bootstrap: str, group_id: str, topic: str) -> None: ...
 
     def take(self, count: int) -> list[bytes]:
-        """The next values."""
+        """Return the next values."""
         ...
 
     def positions(self) -> dict[Partition, int]: ...
@@ -27,7 +27,7 @@ class Source(Protocol):
 
 
 class Transactor(Protocol):
-    """A transactional producer; a new one has called `init_transactions` already."""
+    """A transactional producer; its constructor calls `init_transactions`."""
 
     def __init__(
         self, bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000, codec: str = "none"
@@ -48,5 +48,5 @@ class Transactor(Protocol):
     def abort(self) -> None: ...
 
     def close(self) -> None:
-        """Let go without a word to the broker about the transaction, as a process that is killed."""
+        """Close without ending the transaction, like a process that is killed."""
         ...

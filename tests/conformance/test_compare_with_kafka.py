@@ -1,4 +1,4 @@
-"""The same requests to Rookery and to Apache Kafka, whose answers must be the same, word for word."""
+"""The same requests to Rookery and to Apache Kafka, whose responses must be equal, including the messages."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.java
 
 TOPIC, BROKER = 2, 4
 NODE_ID = "1"
-# Kafka gives this one to all brokers when a cluster is formatted (eligible leader replicas, KIP-966).
+# Kafka sets this config for all brokers when a cluster is formatted (eligible leader replicas, KIP-966).
 SET_BY_FORMATTING = "min.insync.replicas"
-# Settings that the two brokers were started with, or that differ on purpose (docs/unsupported.md).
+# The settings that differ between the two brokers, or whose description differs on purpose (docs/unsupported.md).
 DIFFERENT = {
     "advertised.listeners",
     "controller.listener.names",
@@ -43,12 +43,12 @@ DIFFERENT = {
 SAME_SETTINGS = {
     name: value for name, value in KAFKA_SETTINGS.items() if name not in DIFFERENT and name not in brokers.SETTINGS
 }
-# They have an effect here, and need a restart.
+# Settings that have an effect in Rookery, but only after a restart.
 RESTART = {"listener.security.protocol.map", "listeners"}
 
 
 class Both(NamedTuple):
-    """A connection to each of the two."""
+    """A connection to each of the two brokers."""
 
     rookery: WireClient
     kafka: WireClient
@@ -57,7 +57,7 @@ class Both(NamedTuple):
         return self.rookery.call(api_key, version, **fields), self.kafka.call(api_key, version, **fields)
 
     def agree(self, api_key: ApiKey, version: int, **fields: Any) -> Message:
-        """The answer of both."""
+        """Return the response, which must be the same from both."""
         ours, theirs = self.call(api_key, version, **fields)
         assert ours == theirs
         return ours
@@ -84,18 +84,18 @@ def create(both: Both, name: str, **configs: str) -> None:
     )
     for response in both.call(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=30_000, validate_only=False):
         assert response.topics[0].error_code == 0
-    # Kafka answers when the controller has decided, before the broker knows.
+    # Kafka responds when the controller has decided, before the broker has the topic.
     retry_until_done(lambda: [described.error_code for described in describe(both, TOPIC, name)])
 
 
 def retry_until_done(attempt: Callable[[], list[int]]) -> None:
-    """Try again while either answers with an error."""
+    """Try again while either broker returns an error."""
     while any(attempt()):
         time.sleep(0.1)
 
 
 def describe(both: Both, kind: int, name: str) -> list[Message]:
-    """What either answers for one resource."""
+    """Return the descriptions of one resource from both brokers."""
     resource = Message(resource_type=kind, resource_name=name, configuration_keys=None)
     fields = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
     return [response.results[0] for response in both.call(ApiKey.DESCRIBE_CONFIGS, 4, **fields)]
@@ -147,7 +147,7 @@ def coordinators(both: Both, version: int, kind: int, key: str) -> list[Message]
 
 
 def await_coordinators(both: Both, kind: int, key: str) -> None:
-    """Kafka makes the topic for its coordinators after it has answered."""
+    """Wait for the coordinators: Kafka creates their topic after it has responded."""
     retry_until_done(lambda: [found.error_code for found in coordinators(both, 6, kind, key)])
 
 
@@ -199,7 +199,7 @@ def test_groups_of_the_other_protocol(both: Both, topic: str) -> None:
 
 
 def produce(both: Both, topic: str, records: list[Record], codec: Codec = Codec.NONE) -> list[Message]:
-    """The result of either."""
+    """Return the results of both brokers."""
     numbered = [record._replace(offset=index) for index, record in enumerate(records)]
     data = [Message(index=0, records=bytes(build_batch(numbered, codec=codec)))]
     fields = {"transactional_id": None, "acks": -1, "timeout_ms": 30_000}
@@ -209,7 +209,7 @@ def produce(both: Both, topic: str, records: list[Record], codec: Codec = Codec.
 
 
 def without_bounds(result: Message) -> dict[str, Any]:
-    """Without the bounds in messages about timestamps, which depend on the broker's time."""
+    """Return a result without the bounds in messages about timestamps, which depend on the broker's time."""
     errors = [
         (error.batch_index, error.batch_index_error_message.partition(" within [")[0]) for error in result.record_errors
     ]
