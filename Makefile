@@ -46,7 +46,7 @@ COST_ARGS ?=
 # Further arguments of `make profile`, such as PROFILE_ARGS="--scenarios fetch --native"
 PROFILE_ARGS ?=
 
-# Tests start hundreds of Python processes: each would compile what it imports anew.
+# Tests start hundreds of Python processes: each would compile its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := $(if $(PYTHON_IS_CHOSEN),.cache/venv-$(PYTHON_VERSION),.venv)

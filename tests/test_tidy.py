@@ -23,6 +23,14 @@ TEXT_SUFFIXES = {".py", ".md", ".toml", ".xml", ".sh", ".yml", ".yaml", ".txt", 
 MACHINE_PATHS = re.compile(r"(?<![\w.}\"'-])/(?:work|root|home/\w+|tmp)/[\w.]")
 # On PyPI, `rookery` is another program: a command that installs it by that name installs the wrong one.
 WRONG_INSTALL = re.compile(r"pip install[^\n`]*?(?<![\w./-])rookery(?![\w./-])")
+# Words of a private dialect that slowed readers, and sentences without a subject; CONTRIBUTING.md says what to write.
+DIALECT = re.compile(
+    r"(?i:(?<![a-z])(?:nobody|somebody|whoever|anew|told|doomed|nonsense|bury|buries|buried|goodbye|in[ _]peace|slabs?)"
+    r"(?![a-z]))"
+    r"|(?:^|[.:;!?] |\"\"\"|# )(?:Who|Whom|Whose) [a-z]+"
+    r"|(?:\"\"\"|# )(?:Of|Behind|Beside|Besides|Otherwise) [a-z`]",
+    re.MULTILINE,
+)
 REGISTRY_HOSTS = re.compile(r"pypi\.org|pythonhosted|repo1?\.maven|docker\.io|--(?:extra-)?index-url", re.IGNORECASE)
 
 
@@ -79,6 +87,20 @@ def test_text_files_are_clean(path: Path) -> None:
         assert not MACHINE_PATHS.findall(text), "no paths of one machine"
         assert not REGISTRY_HOSTS.findall(text), "no package registries: pip and maven know theirs"
         assert not WRONG_INSTALL.findall(text), "rookery on PyPI is another program: docs/install.md has the right form"
+        assert [found.group() for found in DIALECT.finditer(text)] == [], "plain English: see Words in CONTRIBUTING.md"
+
+
+def test_the_dialect_is_found() -> None:
+    for line in (
+        "# Who waits gets it.",
+        "nobody waits",
+        "test_nobody_waits",
+        '"""Of the client alone."""',
+        "It is told.",
+    ):
+        assert DIALECT.search(line), line
+    for line in ("# Offsets of the client.", "The caller whose turn it is", "A retold story", "Otherwise, retry."):
+        assert not DIALECT.search(line), line
 
 
 def test_the_wrong_install_commands_are_found() -> None:
