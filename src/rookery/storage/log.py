@@ -79,7 +79,7 @@ class Log:
         self.replaced: Sequence[Segment] = ()
         # Whether `close` has anything to write.
         self._is_dirty = loaded.is_dirty
-        self._is_closed = False
+        self.is_closed = False
         self._last_flush_ms = clock.now_ms()
         self._unflushed_messages = self.end_offset - self.recovery_point
         self.update_config(config)
@@ -152,17 +152,17 @@ class Log:
         return self._segments.all
 
     @property
-    @guarded
     def size_bytes(self) -> int:
+        # Not a guarded property: compiled by mypyc, a property with a second decorator returns the bound method.
+        return self._sum_sizes()
+
+    @guarded
+    def _sum_sizes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments.all)
 
     @property
     def max_timestamp_ms(self) -> TimestampMs:
         return max(segment.max_timestamp_ms for segment in self._segments.all)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
 
     @property
     def generation(self) -> int:
@@ -224,7 +224,7 @@ class Log:
     def _write(
         self, data: bytearray | memoryview | bytes, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch
     ) -> None:
-        if self.log_directory.failure is not None or self._is_closed:
+        if self.log_directory.failure is not None or self.is_closed:
             raise self.unavailable_error()
         # Loaded before the write: loading after it would replay this batch from the file, and `update` would add it
         # twice.
@@ -304,7 +304,7 @@ class Log:
 
         With `at_least_one` the first batch is returned whole even if it is larger; the last one may be cut short.
         """
-        if self.log_directory.failure is not None or self._is_closed:
+        if self.log_directory.failure is not None or self.is_closed:
             raise self.unavailable_error()
         try:
             return read_segments(
@@ -407,7 +407,7 @@ class Log:
         A log that has always been empty has nothing to lose: if a crash takes its files, the next start creates them
         again.
         """
-        if self._is_closed:
+        if self.is_closed:
             return
         has_content = self.end_offset > 0 or self._unsynced.has_epochs(self._epochs)
         if self._is_dirty and has_content and self.log_directory.is_online:
@@ -423,7 +423,7 @@ class Log:
 
     def abandon(self) -> None:
         """Close without writing, as when the partition is deleted. Fetches in progress keep their open files."""
-        self._is_closed = True
+        self.is_closed = True
         for segment in self._segments.all:
             segment.release()
 
