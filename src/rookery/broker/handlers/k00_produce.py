@@ -25,7 +25,7 @@ TRANSACTION_ABORTABLE. v12 adds partitions to their transaction (KIP-890). v13 n
 """
 
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rookery.base.errors import ErrorCode, ProtocolError
@@ -48,7 +48,7 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Handler
     else:
         task = append_transactional(appends, topics, transactional_id)
         if task is not None:
-            return _reply_after(task, appends, timeout_ms)
+            return _reply_after(lambda: task, appends, timeout_ms)
     return _reply(appends, timeout_ms)
 
 
@@ -56,7 +56,7 @@ def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
     """Return the reply to a request whose batches are appended or being inspected, or an awaitable of it."""
     inspected = appends.inspected
     if inspected is not None and inspected.must_wait:
-        return _reply_after(inspected.wait(), appends, timeout_ms)
+        return _reply_after(inspected.wait, appends, timeout_ms)
     if appends.acks == ACKS_NONE:
         _close_on_error(appends)
         return None
@@ -68,8 +68,8 @@ def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
     return acknowledgements.wait(appends.context.services.pending, timeout_ms, appends.reply)
 
 
-async def _reply_after(appended: Awaitable[None], appends: Appends, timeout_ms: int) -> Reply | None:
-    await appended
+async def _reply_after(appended: Callable[[], Awaitable[None]], appends: Appends, timeout_ms: int) -> Reply | None:
+    await appended()
     answer = _reply(appends, timeout_ms)
     return await answer if isinstance(answer, Awaitable) else answer
 
