@@ -1,4 +1,4 @@
-"""`make bench`: both systems side by side, and the page that says how they compare."""
+"""`make bench`: measures both systems side by side, and writes the page that compares them."""
 
 import argparse
 import os
@@ -59,15 +59,15 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     add = parser.add_argument
-    add("--rows", default="", help="patterns, comma separated: 'produce/*,startup'; all rows without it")
+    add("--rows", default="", help="patterns, comma separated: 'produce/*,startup'; by default all rows")
     add("--rounds", type=int, default=3, help="measured rounds for each row and system")
-    add("--scale", type=float, default=1.0, help="size of the loads; less than 1 for a quick look")
-    add("--systems", default="rookery,kafka", help="which to run: rookery, rookery-compiled, kafka")
-    add("--no-warm-up", dest="warm_up", action="store_false", help="leave the round out that is not counted")
-    add("--directory", type=Path, default=ROOT / ".cache" / "bench", help="where both keep their data")
-    add("--jars", type=Path, default=DEFAULT_JARS, help="Apache Kafka's jars, by default of ROOKERY_BENCH_JARS")
+    add("--scale", type=float, default=1.0, help="size of the loads; less than 1 for a quick run")
+    add("--systems", default="rookery,kafka", help="the systems to run: rookery, rookery-compiled, kafka")
+    add("--no-warm-up", dest="warm_up", action="store_false", help="skip the round that is not counted")
+    add("--directory", type=Path, default=ROOT / ".cache" / "bench", help="the directory for the data of all systems")
+    add("--jars", type=Path, default=DEFAULT_JARS, help="Apache Kafka's jars, by default ROOKERY_BENCH_JARS")
     add("--output", type=Path, default=ROOT / "docs", help="where performance.md and performance/ are written")
-    add("--report-only", action="store_true", help="write the page again from the results that are there")
+    add("--report-only", action="store_true", help="write the page again from the existing results")
     add("--list", action="store_true", help="list the rows")
     return parser.parse_args(arguments)
 

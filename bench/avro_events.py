@@ -29,7 +29,7 @@ _MAGIC = b"\x00"
 
 
 def framed(schema_id: int) -> list[bytes]:
-    """Values of records, numbered from 0."""
+    """Return the values of records, numbered from 0."""
     schema = fastavro.parse_schema(_PARSED)
     return [_MAGIC + schema_id.to_bytes(4) + _encode(schema, number) for number in range(DISTINCT)]
 

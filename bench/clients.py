@@ -1,7 +1,7 @@
-"""Loads of the Python clients that the benchmark compares, each through the interface that it is fastest with.
+"""Loads of the Python clients that the benchmark compares, each with its fastest interface.
 
-The asyncio clients run on uvloop. Every consumer looks at the value of every record, and every producer sends the same
-values, which lie ready before the clock starts.
+The asyncio clients run on uvloop. Every consumer reads the value of every record, and every producer sends the same
+values, which are created before the measurement.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ def consume_columns(
 
 def _check(seen: int, size: int, records: int, record_bytes: int) -> None:
     if (seen, size) != (records, records * record_bytes):
-        raise RuntimeError(f"{seen} records of {size} bytes came instead of {records}")
+        raise RuntimeError(f"{seen} records of {size} bytes were read instead of {records}")
 
 
 def _ours(bootstrap: str) -> dict[str, object]:
@@ -182,7 +182,7 @@ def _produce_confluent(bootstrap: str, topic: str, values: Values) -> Measuremen
         if not number % _POLL_RECORDS:
             producer.poll(0)
     if producer.flush(_FLUSH_S):
-        raise RuntimeError("not everything was delivered")
+        raise RuntimeError("some records were not delivered")
     return stopwatch.stop(len(values), len(values[0]))
 
 
@@ -215,7 +215,7 @@ async def _read_all(poll: Callable[[], Awaitable[Values]], records: int, record_
         size += sum(map(len, values))
         stalled = 0 if values else stalled + 1
         if stalled > _STALLED_POLLS:
-            raise RuntimeError(f"nothing came after {seen} of {records} records")
+            raise RuntimeError(f"no record was returned after {seen} of {records} records")
     _check(seen, size, records, record_bytes)
     return stopwatch.stop(seen, record_bytes)
 
@@ -267,7 +267,7 @@ def _consume_confluent(bootstrap: str, topic: str, partitions: int, records: int
     async def poll() -> Values:
         return [_value(message) for message in consumer.consume(_POLL_RECORDS, _POLL_S)]
 
-    # The fetching starts with the assignment, in threads of its own.
+    # The client's threads start to fetch with the assignment.
     async def assign_and_poll() -> Values:
         if not consumer.assignment():
             consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])

@@ -1,6 +1,6 @@
-"""Record batches to Arrow and back, without a broker: what `poll_arrow` and `send_arrow` do between socket and user.
+"""Conversion of record batches to Arrow and back, without a broker: the work of `poll_arrow` and `send_arrow`.
 
-Seconds of the processor are counted, of this process and all its threads: the goal is one for one core.
+The processor time of this process and all its threads is measured, because the goal is for one core.
 """
 
 import time
@@ -51,7 +51,7 @@ def _measured(rows: int, expected: int, record_bytes: int, cpu_s: float) -> Meas
 
 
 def _chunks(record_bytes: int, records: int) -> list[pa.RecordBatch]:
-    """About as many rows each as a fetch brings."""
+    """Return the records in chunks of about the size of a fetch."""
     load()
     text = event_text(record_bytes * _VALUES)
     values = cycle([text[start : start + record_bytes] for start in range(0, len(text), record_bytes)])

@@ -1,17 +1,17 @@
-"""The foreign client that both systems are measured with: librdkafka, as bundled in the confluent-kafka wheel.
+"""The client with which both systems are measured: librdkafka, as bundled in the confluent-kafka wheel.
 
-Through that wheel's own API each record would cost a Python call, and Python in the client would be what is measured.
-So this calls the C functions themselves: `rd_kafka_produce_batch` with an array of messages that is built once and
-points into one buffer of text (bench.payload), and `rd_kafka_consume_callback_queue`, which hands the messages of
-all partitions to a C function that does nothing and returns how many they were.
+With the API of that wheel each record would cost a Python call, and the benchmark would measure Python in the client.
+So this module calls the C functions directly: `rd_kafka_produce_batch` with an array of messages that is built once and
+points into one buffer of text (bench.payload), and `rd_kafka_consume_callback_queue`, which passes the messages of all
+partitions to a C function that does nothing, and returns their number.
 
 Settings: librdkafka's defaults (linger.ms 5, batches of at most 1,000,000 bytes and 10,000 records, any number of
-requests in flight, not idempotent; fetches of at most 1 MB for each partition), except what CLIENT_SETTINGS,
-PRODUCER_SETTINGS and CONSUMER_SETTINGS say, for both systems alike.
+requests in flight, not idempotent; fetches of at most 1 MB for each partition), except CLIENT_SETTINGS,
+PRODUCER_SETTINGS and CONSUMER_SETTINGS, which are the same for both systems.
 
-Only failed deliveries are reported (`delivery.report.only.error`); one is enough to fail the load. Producers spread
-records over the partitions in turn. Consumers know how many records to expect and check in the end that their position
-in every partition adds up to exactly that.
+Only failed deliveries are reported (`delivery.report.only.error`); one is enough to fail the load. Producers send to
+the partitions in turn. Consumers expect a number of records, and check at the end that the sum of their positions is
+exactly this number.
 """
 
 import ctypes
@@ -29,14 +29,14 @@ from bench.payload import event_text
 CLIENT_SETTINGS = {"client.id": "bench"}
 PRODUCER_SETTINGS = {
     "delivery.report.only.error": "true",
-    # Ten times the default, so that at 100 bytes each the queue holds more than a few batches for each partition.
+    # Ten times the default, so that with records of 100 bytes the queue has more than a few batches for each partition.
     "queue.buffering.max.messages": "1000000",
     "queue.buffering.max.kbytes": "131072",
 }
 CONSUMER_SETTINGS = {
     "queued.min.messages": "1000000",
     "queued.max.messages.kbytes": "131072",
-    # By default a consumer whose queue is full pauses for a second, which measures nothing but the pause.
+    # By default a consumer with a full queue pauses for a second; the benchmark would measure only this pause.
     "fetch.queue.backoff.ms": "5",
 }
 _TEXT_BYTES = 12_000_000
@@ -121,11 +121,11 @@ _SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class ClientError(Exception):
-    """librdkafka said no."""
+    """librdkafka returned an error."""
 
 
 def open_library() -> ctypes.CDLL:
-    """The shared object that the wheel brings: beside its package, or linked into its extension module."""
+    """Open the shared library of the wheel: next to its package, or linked into its extension module."""
     package = Path(confluent_kafka.__file__).resolve().parent
     bundled = [*package.parent.glob("confluent_kafka.libs/librdkafka*"), *package.glob(".dylibs/librdkafka*")]
     for path in [*bundled, *package.glob("cimpl*.so")]:
@@ -135,16 +135,16 @@ def open_library() -> ctypes.CDLL:
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments
             return library
-    raise FileNotFoundError(f"the confluent-kafka package in {package.parent} brings no librdkafka with C symbols")
+    raise FileNotFoundError(f"the confluent-kafka package in {package.parent} has no librdkafka with C symbols")
 
 
 class Client:
-    """A producer or consumer with one topic. `notes_deliveries`: look at each report that the settings let through."""
+    """A producer or consumer with one topic. `notes_deliveries`: check each delivery report that the settings allow."""
 
     def __init__(self, kind: int, topic: str, settings: Mapping[str, str], *, notes_deliveries: bool = True) -> None:
         self.library = open_library()
         self.errors: list[str] = []
-        # Kept here, because C holds no reference that would keep it alive.
+        # Kept here, because C code holds no reference to it.
         self._on_delivery = _DELIVERY_CALLBACK(self._note_delivery) if notes_deliveries else self._ignore_delivery()
         self.handle = self._new(kind, settings)
         self.topic = self.library.rd_kafka_topic_new(self.handle, topic.encode(), None)
@@ -165,7 +165,7 @@ class Client:
         return handle
 
     def _fetch_metadata(self) -> None:
-        """Connects, and learns the leaders, before anything is measured."""
+        """Connect and fetch the leaders before the measurement."""
         found = ctypes.c_void_p()
         self.check(
             self.library.rd_kafka_metadata(self.handle, 0, self.topic, ctypes.byref(found), _METADATA_TIMEOUT_MS)
@@ -177,7 +177,7 @@ class Client:
             self.errors.append(self.describe(message.contents.err))
 
     def _ignore_delivery(self) -> Any:
-        """A C function that ignores its arguments and costs nothing, as each record is reported."""
+        """Return a C function that does nothing, because it is called for each record."""
         return ctypes.cast(self.library.rd_kafka_version, _DELIVERY_CALLBACK)
 
     def check(self, code: int) -> None:
@@ -202,10 +202,10 @@ class Client:
 
 
 class Messages:
-    """An array of messages that point into one buffer of text; sent again and again."""
+    """An array of messages that point into one buffer of text; it is sent repeatedly."""
 
     def __init__(self, record_bytes: int, partitions: int, count_max: int) -> None:
-        # A multiple of the partitions, so that each partition gets its turn in every round.
+        # A multiple of the number of partitions, so that every round has the same number of records for each.
         rounds = max(1, min(_TEXT_BYTES // record_bytes, count_max) // partitions)
         self.count = rounds * partitions
         self._text = ctypes.create_string_buffer(event_text(self.count * record_bytes), self.count * record_bytes)
@@ -235,11 +235,11 @@ def produce(
     records: int,
     settings: Mapping[str, str],
 ) -> Measurements:
-    """Send that many records as fast as they are taken; until the last one is acknowledged."""
+    """Send `records` records as fast as the client accepts them, and wait until the last one is acknowledged."""
     messages = Messages(record_bytes, partitions, records)
     client = new_producer(bootstrap, topic, settings)
     ended = threading.Event()
-    # Failed deliveries count as queued until someone takes their report, and a full queue blocks the sender.
+    # Failed deliveries count as queued until their reports are polled, and a full queue blocks the sender.
     poller = threading.Thread(target=_poll_until, args=(client, ended), daemon=True)
     poller.start()
     await_go()
@@ -261,12 +261,12 @@ def _poll_until(client: Client, ended: threading.Event) -> None:
 
 
 def flush(client: Client) -> None:
-    """Wait until everything that was given to the client is acknowledged."""
+    """Wait until all sent records are acknowledged."""
     client.check(client.library.rd_kafka_flush(client.handle, _FLUSH_TIMEOUT_MS))
 
 
 def send(client: Client, messages: Messages, records: int) -> None:
-    """Give that many records to the client, and wait where its queue is full."""
+    """Pass `records` records to the client, and wait while its queue is full."""
     flags = _MESSAGE_PARTITION | _MESSAGE_BLOCK
     left = records
     while left and not client.errors:
@@ -275,7 +275,7 @@ def send(client: Client, messages: Messages, records: int) -> None:
             client.topic, _PARTITION_UNASSIGNED, flags, messages.address, count
         )
         if sent != count:
-            raise ClientError(f"{count - sent} records were refused: {client.describe(messages.first_error(count))}")
+            raise ClientError(f"{count - sent} records were rejected: {client.describe(messages.first_error(count))}")
         left -= count
 
 
@@ -289,7 +289,7 @@ def consume(
     passes: int = 1,
     settings: Mapping[str, str],
 ) -> Measurements:
-    """Read a topic that holds that many records from its beginning to its end, and that several times over."""
+    """Read a topic with `records` records from its beginning to its end, several times."""
     client = Client(
         _CONSUMER, topic, {**CLIENT_SETTINGS, **CONSUMER_SETTINGS, **settings, "bootstrap.servers": bootstrap}
     )
@@ -306,10 +306,10 @@ def consume(
 
 
 def _read_through(client: Client, partitions: int, records: int) -> float:
-    """The seconds that it took."""
+    """Read the topic once; returns the seconds that it took."""
     library = client.library
     queue = library.rd_kafka_queue_new(client.handle)
-    # Called once for each message, ignores its arguments, and costs nothing.
+    # A C function that is called for each message and does nothing.
     ignore = ctypes.cast(library.rd_kafka_version, ctypes.c_void_p)
     started_s = time.perf_counter()
     for partition in range(partitions):
@@ -322,13 +322,13 @@ def _read_through(client: Client, partitions: int, records: int) -> float:
         if count > 0:
             seen, progressed_s = seen + count, now_s
         elif now_s - progressed_s > _STALL_S:
-            raise ClientError(f"nothing came for {_STALL_S} s after {seen} of {records} records")
+            raise ClientError(f"no record was returned for {_STALL_S} s after {seen} of {records} records")
     library.rd_kafka_queue_destroy(queue)
     return progressed_s - started_s
 
 
 def _position(client: Client, topic: str, partitions: int) -> int:
-    """How many records were consumed, by the offsets that the client stands at."""
+    """Return the number of consumed records, from the client's positions."""
     library = client.library
     wanted = library.rd_kafka_topic_partition_list_new(partitions)
     for partition in range(partitions):
@@ -339,7 +339,7 @@ def _position(client: Client, topic: str, partitions: int) -> int:
         for partition in range(partitions)
     ]
     library.rd_kafka_topic_partition_list_destroy(wanted)
-    # A partition without records stands at no offset, which is negative.
+    # The position in a partition without records is negative: there is none.
     return sum(max(0, offset) for offset in offsets)
 
 

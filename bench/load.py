@@ -1,8 +1,8 @@
-"""Loads, each in a process of its own, so that every run is a clean one and no load's processor time is the broker's.
+"""Loads, each in its own process, so that runs do not affect each other and the broker's processor time is separate.
 
 A load (bench.librdkafka, bench.wire, bench.clients, bench.lookups and others) is a module that is run with the name of
-what it shall do and its options as JSON. It prepares (imports, payloads, connections), says `ready`, waits for `go`,
-does its work, and prints its measurements as one line of JSON. So the preparation is not measured, several loads start
+an action and its options as JSON. It prepares (imports, payloads, connections), prints `ready`, waits for `go`, runs
+the action, and prints its measurements as one line of JSON. So the preparation is not measured, several loads start
 together, and the broker's processor time is read right before and after.
 """
 
@@ -25,12 +25,12 @@ Measurements = dict[str, float]
 
 
 class LoadError(Exception):
-    """A load failed or did not come to its end; what it wrote to its standard error."""
+    """A load failed or did not end; the text is its standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a child process is to do: `python -m <module> <action> <options as JSON>`."""
+    """The command of a child process: `python -m <module> <action> <options as JSON>`."""
 
     module: str
     action: str
@@ -42,7 +42,7 @@ class Outcome:
     """The results of loads that ran together."""
 
     results: list[Measurements]
-    # The broker's, while they ran.
+    # The broker's processor time while they ran.
     cpu_s: float
 
     @property
@@ -55,7 +55,7 @@ class Outcome:
 
 
 def run_loads(loads: Sequence[Load], broker: Broker | None = None, *, timeout_s: float = TIMEOUT_S) -> Outcome:
-    """Start them all, let them go together when all are ready, and wait for their measurements."""
+    """Start all loads, let them run together when all are ready, and wait for their measurements."""
     children = [_Child(load, timeout_s) for load in loads]
     try:
         for child in children:
@@ -114,7 +114,7 @@ class _Child:
 
 
 def await_go() -> None:
-    """In the child: everything is prepared; returns when the measurement shall start."""
+    """In the child process: report that the preparation is done; returns when the measurement starts."""
     sys.stdout.write(f"{_READY}\n")
     sys.stdout.flush()
     if not sys.stdin.readline():
@@ -122,7 +122,7 @@ def await_go() -> None:
 
 
 def run_action(actions: Mapping[str, Callable[..., Mapping[str, float]]]) -> None:
-    """The main function of a load: do the action that the command line names, with its options."""
+    """Run the action of the command line with its options; the main function of a load."""
     name, options = sys.argv[1:]
     measurements = actions[name](**json.loads(options))
     sys.stdout.write(json.dumps(dict(measurements)) + "\n")

@@ -1,5 +1,7 @@
-"""Look-ups of schemas by id over keep-alive connections, as serializers make them; a plain socket, so that the registry
-is the limit and not its client."""
+"""Look-ups of schemas by id over keep-alive connections, like serializers make them.
+
+The client is a plain socket, so that the registry is the bottleneck and not its client.
+"""
 
 import asyncio
 import time
@@ -14,7 +16,7 @@ _LENGTH = b"content-length: "
 
 
 class _Lookups(asyncio.Protocol):
-    """One request after the other, over all ids in turn."""
+    """Sends one request after the other, for all ids in turn."""
 
     def __init__(self, ids: int, count: int) -> None:
         self._requests = [b"GET /schemas/ids/%d HTTP/1.1\r\n%b" % (number + 1, _HEADERS) for number in range(ids)]
@@ -25,7 +27,7 @@ class _Lookups(asyncio.Protocol):
         self._transport: asyncio.WriteTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are of no class of asyncio's.
+        # uvloop's transports are not instances of asyncio's classes.
         self._transport = cast(asyncio.WriteTransport, transport)
 
     def go(self) -> None:

@@ -1,4 +1,4 @@
-"""What the figures were measured on: the machine, the runtimes, and the versions of all that took part."""
+"""The environment of the measurements: the machine, the runtimes, and the versions of all programs."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def describe(directory: Path, jars: Path) -> dict[str, str]:
-    """Names and values, in the order of the report. `directory` is where the data of both lies."""
+    """Return names and values, in the order of the report. `directory` has the data of both systems."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -37,7 +37,7 @@ def describe(directory: Path, jars: Path) -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the sources, marked if they were changed since."""
+    """Return the commit of the sources, marked if they have uncommitted changes."""
     head = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
     changed = _output("git", "-C", str(ROOT), "status", "--porcelain", "--", "src", "bench")
     return (head or "unknown") + ("+" if changed else "")
@@ -62,7 +62,7 @@ def _kafka_version(jars: Path) -> str:
 
 
 def _spark_jars() -> str:
-    """Spark's own connector and Avro functions, whose versions need not be Spark's."""
+    """Return Spark's connector and Avro functions, whose versions may differ from Spark's."""
     return ", ".join(sorted(path.stem for path in JARS.glob("spark-*.jar"))) or "without its own connector"
 
 
@@ -83,7 +83,7 @@ def _version(distribution: str) -> str:
 
 
 def _output(*command: str) -> str:
-    """What the command prints, on either stream; nothing if it is missing or fails."""
+    """Return the output of a command, of both streams; empty if it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except OSError:

@@ -1,13 +1,13 @@
-"""A producer that keeps to a timetable and a consumer that measures how late its records arrive.
+"""A producer that sends at scheduled times, and a consumer that measures how late the records arrive.
 
-Record number n is due n / rate seconds after the start, whatever happened to those before it, and carries that moment
-on the monotonic clock, which both processes read. Latency is the time from then until the consumer's poll returned
-the record. So a stall counts for every record that was due meanwhile, not just for the one that hit it (coordinated
-omission), and the producer's own delays count too.
+Record number n is due n / rate seconds after the start, even if earlier ones were late. It contains this time of the
+monotonic clock, which both processes use. Latency is the time from then until the consumer's poll returns the record.
+So a stall counts for every record that was due during it, not only for the first one (coordinated omission), and the
+producer's delays count too.
 
 Settings: linger.ms 0 and acks 1; at most 5 requests in flight and Nagle's algorithm off, as in the Java client (with
-librdkafka's default, a million in flight, every record would be a request of its own however slow the broker is); the
-consumer's fetches wait at most 100 ms for one byte. The rest are librdkafka's defaults.
+librdkafka's default, a million in flight, every record would be a separate request however slow the broker is); the
+consumer's fetches wait at most 100 ms for one byte. The other settings are librdkafka's defaults.
 """
 
 import ctypes
@@ -35,8 +35,8 @@ CONSUMER_SETTINGS: dict[str, str | int | float | bool] = {
     "fetch.min.bytes": 1,
     "socket.nagle.disable": True,
 }
-# How far from its timetable the last record may be sent, and the shortest run that is judged by it: shorter ones only
-# show that the benchmark works, and one stall of the machine is longer than their tolerance.
+# How late the last record may be sent, and the shortest run for which this is checked: shorter runs only test the
+# benchmark, and one stall of the machine is longer than their tolerance.
 RATE_TOLERANCE = 0.01
 _JUDGED_FROM_S = 1.0
 _DUE = struct.Struct("<q")
@@ -48,11 +48,11 @@ _PR_SET_TIMERSLACK = 29
 
 
 class PaceError(Exception):
-    """The timetable was not kept, or records were lost."""
+    """Records were sent too late, or were lost."""
 
 
 def produce(*, bootstrap: str, topic: str, record_bytes: int, rate: int, records: int) -> Measurements:
-    """Send every record when it is due, or as soon as possible afterwards."""
+    """Send every record when it is due, or as soon as possible after that."""
     wake_punctually()
     problems: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap, **PRODUCER_SETTINGS})
@@ -78,11 +78,11 @@ def produce(*, bootstrap: str, topic: str, record_bytes: int, rate: int, records
 
 
 def consume(*, bootstrap: str, topic: str, records: int, skipped: int) -> Measurements:
-    """Percentiles in milliseconds of the latency of the records after the first `skipped` ones."""
+    """Return percentiles of the latency in milliseconds, without the first `skipped` records."""
     wake_punctually()
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER_SETTINGS})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    # Nothing is there yet; this connects and starts the long polls.
+    # The topic is still empty; this connects and starts the long polls.
     consumer.poll(_CONNECT_S)
     await_go()
     late_ns = []
@@ -90,7 +90,7 @@ def consume(*, bootstrap: str, topic: str, records: int, skipped: int) -> Measur
         message = consumer.poll(_STALL_S)
         now_ns = time.monotonic_ns()
         if message is None:
-            raise PaceError(f"nothing came for {_STALL_S} s after {number} of {records} records")
+            raise PaceError(f"no record was returned for {_STALL_S} s after {number} of {records} records")
         error = message.error()
         if error is not None:
             raise KafkaException(error)
@@ -102,7 +102,7 @@ def consume(*, bootstrap: str, topic: str, records: int, skipped: int) -> Measur
 
 
 def due_times(started_ns: int, count: int, rate: int) -> Iterator[int]:
-    """The timetable, on the monotonic clock: each moment as soon as it has come, or at once if it is past."""
+    """Yield the scheduled times of the monotonic clock, each when it is reached, or immediately if it has passed."""
     for number in range(count):
         due_ns = started_ns + number * 1_000_000_000 // rate
         early_ns = due_ns - time.monotonic_ns()
@@ -119,7 +119,7 @@ def percentiles(late_ns: list[int]) -> Measurements:
 
 
 def wake_punctually() -> None:
-    """Linux lets a sleeper oversleep by 50 us to save wake-ups; here that would be half of what is measured."""
+    """Disable the timer slack: Linux may wake a sleeper 50 us late, which would be half of the measured latency."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 

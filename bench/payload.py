@@ -1,8 +1,8 @@
-"""What the records hold: text in the manner of JSON events, the same bytes for every system and round.
+"""The content of the records: text that looks like JSON events, the same bytes for every system and round.
 
-Zeros would flatter every compression, random bytes would make compression pointless. This text, field names and short
-values from a small vocabulary with a random identifier now and then, shrinks to about a quarter with zstd and about a
-third with lz4 in batches of 1 MB, as logs and events commonly do.
+Zeros would compress too well, and random bytes not at all. This text has field names and short values from a small
+vocabulary, and some random identifiers. In batches of 1 MB it shrinks to about a quarter with zstd and about a third
+with lz4, which is common for logs and events.
 """
 
 import random
@@ -12,12 +12,12 @@ _KEYS = ("city", "country", "customer", "device", "event", "page", "product", "r
 _WORDS = 300
 _WORDS_PER_KEY = 60
 _FIELDS_PER_IDENTIFIER = 3
-# At least what one identifier and its fields take, so that enough of them are made.
+# A lower bound for the size of one identifier and its fields, so that enough of them are created.
 _GROUP_BYTES_MIN = 52
 
 
 def event_text(size_bytes: int) -> bytes:
-    """That many bytes, which do not repeat."""
+    """Return `size_bytes` bytes of text that does not repeat."""
     generator = random.Random(_SEED)
     fields = _vocabulary(generator)
     groups = size_bytes // _GROUP_BYTES_MIN + 1

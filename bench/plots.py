@@ -1,4 +1,4 @@
-"""The report's plots, as SVG: text stays text, so that they are small, and the same results give the same bytes."""
+"""The plots of the report, as SVG: text is stored as text, so that they are small; equal results give equal bytes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ Measured = list[tuple[RowResult, Metric]]
 
 
 def draw(results: Results, directory: Path) -> list[str]:
-    """Draw what there are results for; the names of the plots."""
+    """Draw the plots that have results; returns their names."""
     figures = {
         THROUGHPUT: (_draw_ratios, _compared(results, _is_throughput)),
         LATENCY: (_draw_bars, _compared(results, _is_latency)),
@@ -41,7 +41,7 @@ def draw(results: Results, directory: Path) -> list[str]:
 
 
 def _is_throughput(row: RowResult, metric: Metric) -> bool:
-    # Records/s have the ratio of the MB/s beside them.
+    # Records/s have the same ratio as the MB/s of the row.
     return metric.better == "higher" and metric.unit != "records/s" and row.ratio(metric) is not None
 
 
@@ -63,14 +63,14 @@ def _compared(results: Results, wanted: Callable[[RowResult, Metric], bool]) -> 
 
 
 def _draw_ratios(measured: Measured) -> Figure:
-    """One bar for each row, from 1 to its ratio, on a logarithmic axis."""
+    """Draw a bar for each row, from 1 to its ratio, on a logarithmic axis."""
     ratios = [(row, metric, row.ratio(metric) or 1.0) for row, metric in measured]
     figure = Figure(figsize=(9, 1 + _LINE_HEIGHT_INCHES * len(ratios)))
     axes = figure.subplots()
     for position, (_, _, ratio) in enumerate(ratios):
         color = _AHEAD if ratio >= 1 else _BEHIND
         axes.barh(position, ratio - 1, left=1, color=color, height=0.7)
-        # Text goes to the side where the bar ends.
+        # The text is on the side where the bar ends.
         axes.text(ratio, position, f" {ratio:.2f} ", va="center", ha="left" if ratio >= 1 else "right", fontsize=8)
     axes.set_xscale("log", base=2)
     axes.set_xlim(min(0.25, *(ratio * 0.7 for _, _, ratio in ratios)), max(4.0, *(r * 1.4 for _, _, r in ratios)))
@@ -78,13 +78,13 @@ def _draw_ratios(measured: Measured) -> Figure:
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(range(len(ratios)), [_label(row, metric) for row, metric, _ in ratios])
     axes.invert_yaxis()
-    axes.set_xlabel("Rookery in parts of Apache Kafka (more is better)")
+    axes.set_xlabel("Rookery divided by Apache Kafka (more is better)")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
 def _draw_bars(measured: Measured) -> Figure:
-    """Both systems' medians side by side, the metrics of each unit on a scale of their own."""
+    """Draw the medians of both systems side by side, with one scale for the metrics of each unit."""
     units = list(dict.fromkeys(metric.unit for _, metric in measured))
     groups = [[(row, metric) for row, metric in measured if metric.unit == unit] for unit in units]
     figure = Figure(figsize=(9, 0.6 + 0.5 * len(units) + 2 * _LINE_HEIGHT_INCHES * len(measured)), layout="constrained")

@@ -1,6 +1,6 @@
-"""The few requests that tell whether a broker serves, over a plain socket.
+"""Requests over a plain socket that check whether a broker serves.
 
-A client library would add its own connection set-up, retries and back-offs to what is timed; these frames do not.
+A client library would add its connection set-up, retries and back-offs to the measured time; these frames do not.
 """
 
 import socket
@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 
 class NotReadyError(Exception):
-    """The broker answered, but not yet with what is waited for."""
+    """The broker responded, but is not ready yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What a Metadata response says, as far as it matters here."""
+    """The part of a Metadata response that is needed here."""
 
     brokers: int
-    # Partitions of each topic that have a leader and no error.
+    # The number of partitions of each topic that have a leader and no error.
     led_partitions: dict[str, int]
     partitions: dict[str, int]
 
@@ -54,7 +54,7 @@ class Probe:
         self._socket.close()
 
     def api_versions(self) -> int:
-        """How many APIs the broker serves."""
+        """Return the number of APIs that the broker serves."""
         body = self._request(_API_VERSIONS, 0, b"")
         error, count = struct.unpack_from(">hi", body)
         if error:
@@ -70,7 +70,7 @@ class Probe:
         return _read_topology(_Reader(self._request(_METADATA, _METADATA_VERSION, request)))
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The high watermark, asked of the partition's log."""
+        """Return the partition's high watermark, with ListOffsets."""
         request = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiq", 1, partition, _LATEST)
         reader = _Reader(self._request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, request))
         reader.array_length()
@@ -87,7 +87,7 @@ class Probe:
         self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
         size_bytes, correlation_id = struct.unpack(">ii", self._receive(8))
         if correlation_id != self._correlation_id:
-            raise ConnectionError(f"answered {correlation_id} instead of {self._correlation_id}")
+            raise ConnectionError(f"the response has the id {correlation_id} instead of {self._correlation_id}")
         return self._receive(size_bytes - 4)
 
     def _receive(self, size_bytes: int) -> bytes:
@@ -105,7 +105,7 @@ class NotServingError(Exception):
 
 
 def await_broker(broker: Broker, check: Callable[[Probe], T], *, timeout_s: float = READY_TIMEOUT_S) -> T:
-    """As `await_ready`, and no longer than the broker's process lives."""
+    """Wait like `await_ready`, but only while the broker's process runs."""
     return await_ready(broker.port, check, timeout_s=timeout_s, is_running=broker.is_running)
 
 
@@ -116,7 +116,7 @@ def await_ready(
     timeout_s: float = READY_TIMEOUT_S,
     is_running: Callable[[], bool] = lambda: True,
 ) -> T:
-    """Try on new connections, every 5 ms, until `check` returns instead of raising."""
+    """Call `check` with a new connection every 5 ms until it does not raise; returns its result."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -131,17 +131,17 @@ def await_ready(
 
 
 def serves(probe: Probe) -> None:
-    """ApiVersions and Metadata succeed, and the broker is in the cluster that it describes."""
+    """Check that ApiVersions and Metadata succeed, and that the broker is in the cluster that it describes."""
     probe.api_versions()
     if not probe.metadata([]).brokers:
         raise NotReadyError("no broker in the cluster yet")
 
 
 def serves_partitions(expected: dict[str, int], *, missing_max: int = 0) -> Callable[[Probe], int]:
-    """Metadata of all topics gives each of the expected partitions a leader; the check returns how many have none."""
+    """Return a check that the expected partitions have leaders; it returns how many have none, up to `missing_max`."""
 
     def check(probe: Probe) -> int:
-        # First the cheap question: the long answer, asked for again and again, would slow down what is timed.
+        # First a cheap request: repeated large responses would slow down the start that is measured.
         serves(probe)
         topology = probe.metadata()
         led = {topic: topology.led_partitions.get(topic, 0) for topic in expected}
@@ -178,7 +178,7 @@ class _Reader:
         return self._data[start : self._position].decode()
 
     def skip_integers(self) -> None:
-        # Read first: in one statement the position would be the one from before the length was read.
+        # Two statements: in one, `position` would be evaluated before the length is read.
         length = self.array_length()
         self._position += 4 * length
 

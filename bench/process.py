@@ -1,4 +1,4 @@
-"""What the kernel says of a process: its memory and its processor time."""
+"""The memory and processor time of a process, from the kernel."""
 
 import os
 import resource
@@ -6,18 +6,18 @@ import time
 from pathlib import Path
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# CPUCLOCK_SCHED of the kernel: the sum over all threads, in nanoseconds.
+# CPUCLOCK_SCHED of the kernel: the time of all threads, in nanoseconds.
 _CPU_CLOCK = 2
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all the threads of a process, those that ended included."""
-    # As clock_getcpuclockid numbers the clocks of other processes. What /proc says has a resolution of 10 ms only.
+    """Return the user and system time of all threads of a process, including those that have ended."""
+    # The clock number of a process, as in clock_getcpuclockid. The times in /proc have a resolution of only 10 ms.
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK)
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory, shared pages included."""
+    """Return the resident memory, shared pages included."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
@@ -28,7 +28,7 @@ def is_asleep(pid: int) -> bool:
 
 
 def raise_open_files_limit() -> int:
-    """Allow this process and its children as many open files as the system lets them have; the limit."""
+    """Raise the limit of open files for this process and its children to the maximum; returns the limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard

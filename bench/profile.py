@@ -1,8 +1,8 @@
-"""`make profile`: where the broker spends its time, as flame graphs and as lists of the dearest functions.
+"""`make profile`: shows where the broker spends its time, as flame graphs and lists of the most expensive functions.
 
-Rookery runs as `rookery start`; each scenario puts one of the benchmark's loads on it, again and again, while py-spy
-looks at its stacks 500 times a second: first for the flame graph, then for the list. Threads that wait are left out, as
-far as py-spy knows. `Runner.run` is the event loop itself: what uvloop does in C, and some of its waiting.
+Rookery runs as `rookery start`; each scenario repeatedly runs one of the benchmark's loads, while py-spy samples the
+stacks 500 times per second: first for the flame graph, then for the list. Waiting threads are left out, as far as
+py-spy detects them. `Runner.run` is the event loop: the work of uvloop in C, and some of its waiting.
 """
 
 import argparse
@@ -33,10 +33,10 @@ _CONNECTIONS = 64
 _METADATA_TOPICS = 1000
 _REQUESTS_S = 4.0
 _LISTED = 40
-# A thread of a pool that waits for work, which py-spy takes for busy.
+# A pool thread that waits for work; py-spy counts it as busy.
 _WAITING_WORKER = "_worker (concurrent/futures/thread.py"
 
-# Runs the load once; called again and again until the recordings are over.
+# Runs the load once; called repeatedly until the recordings have ended.
 RunLoad = Callable[[], None]
 
 
@@ -118,7 +118,7 @@ class Recorder:
         command = [shutil.which("py-spy", path=str(Path(sys.executable).parent)) or "py-spy", "record"]
         command += ["--pid", str(self.pid), "--rate", str(RATE_HZ), "--duration", f"{self.seconds:.0f}"]
         command += ["--format", "raw" if raw else "flamegraph", "--output", str(path), "--threads"]
-        # The list is of functions; the graph shows lines.
+        # The list shows functions; the graph shows lines.
         command += ["--function"] * raw + ["--native"] * self.native
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -126,7 +126,7 @@ class Recorder:
 
 
 def self_times(stacks: Iterable[str]) -> Counter[str]:
-    """Samples of each function that was on top, from py-spy's raw format: `outer;inner 17`."""
+    """Return the samples of each function at the top of the stack, from py-spy's raw format: `outer;inner 17`."""
     samples: Counter[str] = Counter()
     for line in stacks:
         stack, _, count = line.rpartition(" ")
@@ -154,7 +154,7 @@ def profile(scenario: Scenario, broker: Broker, recorder: Recorder, output: Path
 
 @contextmanager
 def _repeated(run: RunLoad) -> Iterator[None]:
-    """The load in a thread of its own, over and over; what it raises comes out in the end."""
+    """Run the load repeatedly in a thread; its exception is raised at the end."""
     ended = threading.Event()
     problems: list[Exception] = []
 
@@ -200,7 +200,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.profile", description=__doc__)
     add = parser.add_argument
     names = ", ".join(scenario.name for scenario in SCENARIOS)
-    add("--scenarios", default="", help=f"comma separated, of: {names}; all without it")
+    add("--scenarios", default="", help=f"comma separated, of: {names}; by default all")
     add("--seconds", type=float, default=8.0, help="length of each of the two recordings")
     add("--native", action="store_true", help="with the stacks of native extensions")
     add("--output", type=Path, default=ROOT / ".cache" / "profile", help="where the files are written")

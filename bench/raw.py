@@ -1,7 +1,7 @@
-"""Loads without any broker: what the machine's sockets and files can do, as a floor for the figures beside them.
+"""Loads without a broker: the speed of the machine's sockets and files, as a limit for the other figures.
 
-`send` and `receive` move bytes over one loopback connection, `append` writes a file, and `echo` answers the tiny
-requests of bench.wire with the same bytes, on the event loop that Rookery uses.
+`send` and `receive` transfer bytes over one loopback connection, `append` writes a file, and `echo` responds to the
+tiny requests of bench.wire with the same bytes, on the event loop that Rookery uses.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _HOST = "127.0.0.1"
 
 
 def receive(*, port: int, total_bytes: int) -> Measurements:
-    """From the first byte to the last."""
+    """Receive bytes, measured from the first to the last."""
     buffer = bytearray(CHUNK_BYTES)
     with socket.create_server((_HOST, port)) as server:
         await_go()
@@ -45,7 +45,7 @@ def send(*, port: int, total_bytes: int) -> Measurements:
 
 
 def append(*, directory: str, total_bytes: int) -> Measurements:
-    """Write a new file chunk by chunk, then force it to the disk."""
+    """Write a new file chunk by chunk, then sync it."""
     chunk = event_text(CHUNK_BYTES)
     path = Path(directory) / "append"
     await_go()
@@ -61,12 +61,12 @@ def append(*, directory: str, total_bytes: int) -> Measurements:
 
 
 class _Echo(asyncio.Protocol):
-    """Sends back what comes. `connections` counts those that are open."""
+    """Sends received data back. `connections` is the number of open connections."""
 
     connections = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is one by its methods, not by its class.
+        # uvloop's transport has the methods, but is not an instance of the class.
         self._transport = cast(asyncio.Transport, transport)
         _Echo.connections += 1
 
@@ -78,7 +78,7 @@ class _Echo(asyncio.Protocol):
 
 
 async def _serve_echo(port: int) -> None:
-    """Until all who were connected when the measurement began are gone."""
+    """Serve until all connections of the measurement are closed."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(_Echo, _HOST, port)
     await loop.run_in_executor(None, await_go)

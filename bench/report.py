@@ -1,6 +1,6 @@
-"""Writes docs/performance.md from the results: how it was measured, the goals, a table for each family, the plots.
+"""Writes docs/performance.md from the results: the method, the goals, a table for each family, the plots.
 
-Nothing in the page is written by hand but docs/performance/notes.md, which is taken over as it is.
+The page is generated, except docs/performance/notes.md, which is written by hand and copied into it.
 """
 
 import re
@@ -17,42 +17,42 @@ PLOTS_DIRECTORY = "performance"
 NOTES_NAME = "notes.md"
 
 _INTRODUCTION = """\
-# Rookery beside Apache Kafka
+# Rookery compared with Apache Kafka
 
-Written by `make bench`. Both systems run on the same machine in the same run, on the loopback, with their data on the
-same file system, driven by the same foreign client (librdkafka, called in batches so that the client is not the limit
-more than it must be). They take turns, round by round; each figure is the median of its rounds, and ± is half the
-distance between the lowest and the highest round, in percent of the median. Before the rounds comes one that is not
-counted, so that Kafka's JVM is warm. Kafka runs as it ships: one node in KRaft mode with its
+Written by `make bench`. Both systems run on the same machine in the same run, on the loopback interface, with their
+data on the same file system. The client is the same for both: librdkafka, called in batches so that the client limits
+the figures as little as possible. The systems take turns, round by round. Each figure is the median of its rounds, and
+± is half the distance between the lowest and the highest round, in percent of the median. A round that is not counted
+precedes the others, so that Kafka's JVM is warm. Kafka runs as shipped: one node in KRaft mode with its
 `config/server.properties`, a heap of 1 GB and the JVM options of `kafka-server-start.sh`; its logging is off. Rookery
-runs as `rookery start` with its defaults. The ratio is Rookery's median in parts of Kafka's. "Compiled" is the same
-source with its hot modules compiled by mypyc ([decision 8](decisions/0008-hot-modules-can-be-compiled.md)), which is
-not what `pip install` gives; the goals are judged without it.
+runs as `rookery start` with its defaults. The ratio is Rookery's median divided by Kafka's. "Compiled" is the same
+source with its hot modules compiled by mypyc ([decision 8](decisions/0008-hot-modules-can-be-compiled.md)), which
+`pip install` does not install; the goals are for the uncompiled version.
 
-The raw values of every round are in [performance/results.json](performance/results.json). How to run it, or a part of
-it, is in [testing.md](testing.md#the-benchmark).
+The raw values of every round are in [performance/results.json](performance/results.json).
+[testing.md](testing.md#the-benchmark) describes how to run the benchmark, or a part of it.
 """
 
 _FAMILY_TEXTS = {
-    "Floor": "What the machine gives without a broker, in the same run: no system can be faster than this.",
-    "Produce": "From the first record given to the client to the last acknowledgement; in bytes of the values.",
-    "Consume": "A topic that lies in the page cache, from its beginning to its end.",
-    "Latency": "From the moment a record is due to be sent until the consumer has it, at a steady rate.",
-    "Transactions": "Begin, records, commit, by one producer unless it says otherwise; a commit waits for its records.",
-    "Clients": "Rookery's Python client and others, one process, on a broker of Rookery's in a process of its own; the "
+    "Floor": "The speed of the machine without a broker, in the same run: no system can be faster.",
+    "Produce": "From the first record passed to the client to the last acknowledgement; in bytes of the values.",
+    "Consume": "A topic that is in the page cache, from its beginning to its end.",
+    "Latency": "From the time at which a record is due to be sent until the consumer has it, at a steady rate.",
+    "Transactions": "Begin, records, commit, by one producer unless stated otherwise; a commit waits for its records.",
+    "Clients": "Rookery's Python client and others, in one process, with a broker of Rookery in another process; the "
     "same settings and guarantees: acks=all, idempotence, batch.size 500 kB, linger.ms 5, no keys, 6 partitions, no "
-    "compression. Ratios are ours in parts of theirs.",
+    "compression. Ratios are Rookery's figure divided by the other's.",
     "Columns": "Batches in memory to and from Arrow, on one core, without a broker: all columns, checksums checked.",
-    "Registry": "The schema registry in the broker's process, with schemas of 20 fields; plain sockets ask for them.",
-    "Spark": "Our connector and Spark's own (spark-sql-kafka), in a Spark session of its own on two cores, on a broker "
-    "of Rookery's; 4 partitions, into Spark's noop sink, or written with batch.size 500 kB and linger.ms 5. Avro has "
-    "eight plain fields in Confluent's framing, of which Spark's from_avro gets what is behind the first five bytes. "
-    "Spark's connector writes at least once. Ratios are ours in parts of theirs.",
+    "Registry": "The schema registry in the broker's process, with schemas of 20 fields; plain sockets request them.",
+    "Spark": "Rookery's connector and Spark's (spark-sql-kafka), each in its own Spark session on two cores, with a "
+    "broker of Rookery; 4 partitions, into Spark's noop sink, or written with batch.size 500 kB and linger.ms 5. Avro "
+    "has eight plain fields in Confluent's framing; Spark's from_avro gets the bytes after the first five. Spark's "
+    "connector writes at least once. Ratios are Rookery's figure divided by Spark's.",
     "Requests": "One request in flight on each connection.",
     "Start": "From starting the process until ApiVersions and Metadata succeed, and every partition has a leader.",
     "Memory": "Resident memory of the broker's process, in MB of 1,000,000 bytes.",
-    "Connections": "Connections that asked for ApiVersions once and then stay; another one asks on beside them.",
-    "Recovery": "From the start of the process until the partitions answer with all the records that they had.",
+    "Connections": "Connections that requested ApiVersions once and stay open, while another one sends requests.",
+    "Recovery": "From the start of the process until the partitions have the end offsets from before the kill.",
     "Compaction": "From allowing the cleaner to start until its checkpoint covers all closed segments of the log.",
 }
 _PLOT_TEXTS = {
@@ -65,19 +65,19 @@ _MARKS = {True: "✅ met", False: "❌ not met"}
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One bound: of the ratio, or, with a unit, of Rookery's own figure."""
+    """One bound: of the ratio, or, with a unit, of Rookery's figure."""
 
     text: str
-    # The row's.
+    # The title of the row.
     title: str
-    # What is bounded, and how it is shown; None if it was not measured.
+    # The bounded value, and its text; None if it was not measured.
     value: float | None
     shown: str
     is_met: bool | None
 
 
 def write(results: Results, output: Path) -> None:
-    """The page and its plots, below `output`."""
+    """Write the page and its plots to `output`."""
     directory = output / PLOTS_DIRECTORY
     directory.mkdir(parents=True, exist_ok=True)
     drawn = plots.draw(results, directory)
@@ -87,7 +87,7 @@ def write(results: Results, output: Path) -> None:
 
 
 def render(results: Results, *, drawn: list[str], notes: str = "") -> str:
-    """The page's text."""
+    """Return the text of the page."""
     if not results.rows:
         return f"{_INTRODUCTION}\nNothing is measured yet.\n"
     parts = [_INTRODUCTION, _machine(results), _goals(results)]
@@ -95,14 +95,14 @@ def render(results: Results, *, drawn: list[str], notes: str = "") -> str:
     for family in dict.fromkeys(row.family for row in results.rows):
         parts.append(_family(family, [row for row in results.rows if row.family == family]))
     if notes:
-        # Their links are relative to their own place.
+        # The links in the notes are relative to the directory of the notes.
         moved = re.sub(r"\]\((?!\w+:|#)", f"]({PLOTS_DIRECTORY}/", notes.strip())
         parts.append(f"## What explains the rows that fall short\n\n{moved}\n")
     return "\n".join(parts)
 
 
 def goals(row: RowResult, metric: Metric) -> list[Goal]:
-    """The metric's goals, comma separated in its text, and whether they are met; None if that is not known."""
+    """Return the goals of a metric, whose text is comma separated, and whether each is met; None if unknown."""
     return [_judge(part.strip(), row, metric) for part in (metric.goal or "").split(",") if part.strip()]
 
 
@@ -128,7 +128,7 @@ def _machine(results: Results) -> str:
 
 
 def _goals(results: Results) -> str:
-    """One line for each goal, which may be that of many rows."""
+    """Return a line for each goal, which several rows may share."""
     lines = ["## Goals", "", "| measured | goal | rows that meet it | lowest | highest | |"]
     lines.append("| --- | --- | ---: | ---: | ---: | --- |")
     judged: dict[tuple[str, str, str], list[Goal]] = {}
@@ -210,7 +210,7 @@ def _standing(ratio: float | None, metric: Metric) -> str:
 
 
 def _remarks(rows: list[RowResult]) -> Iterator[str]:
-    """What went wrong, what rows said of themselves, and from where and when the figures are."""
+    """Yield the errors and notes of the rows, and the commit and date of the figures."""
     for row in rows:
         for system, error in row.errors.items():
             yield f"{row.title}: failed on {system}: {error.splitlines()[0]}"
@@ -243,7 +243,7 @@ def _ratio(ratio: float | None) -> str:
 
 
 def _label(metric: Metric) -> str:
-    """What of the row it is: the part of its name after the colon."""
+    """Return the part of the metric's name after the colon."""
     return metric.name.partition(": ")[2] or metric.unit
 
 

@@ -1,6 +1,6 @@
-"""The results file: every value of every round, with enough beside it to write the report without the rows' code.
+"""The results file: every value of every round, and everything that the report needs about the rows.
 
-A run of a part of the rows replaces just those; each row says when and from which commit it was measured.
+A run of some rows replaces only those; each row has the date and commit of its measurement.
 """
 
 import json
@@ -16,7 +16,7 @@ KAFKA = "kafka"
 ROOKERY = "rookery"
 # The same source with its hot modules compiled (docs/decisions/0008).
 COMPILED = "rookery-compiled"
-# What ours are compared with: other Python clients, and Spark's own connector.
+# The compared clients: other Python clients, and Spark's connector.
 PYTHON_CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 SPARK_KAFKA = "spark-sql-kafka"
 CLIENTS = (*PYTHON_CLIENTS, SPARK_KAFKA)
@@ -24,7 +24,7 @@ CLIENTS = (*PYTHON_CLIENTS, SPARK_KAFKA)
 
 @dataclass(slots=True, kw_only=True)
 class RowResult:
-    """What one row gave."""
+    """The results of one row."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class RowResult:
     metrics: list[Metric]
     # Metric name -> system -> one value for each round.
     values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    # System -> what went wrong; a row with an error has no values of that system.
+    # System -> error; a row with an error has no values for that system.
     errors: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     timestamp: str = ""
@@ -54,7 +54,7 @@ class RowResult:
         return statistics.median(values) if values else None
 
     def spread(self, metric: Metric, system: str) -> float | None:
-        """How far the rounds are apart, in parts of their median."""
+        """Return the distance between the lowest and the highest round, divided by the median."""
         values = self.values.get(metric.name, {}).get(system)
         if not values or len(values) < 2:
             return None
@@ -62,7 +62,7 @@ class RowResult:
         return (max(values) - min(values)) / median if median else None
 
     def ratio(self, metric: Metric, system: str = ROOKERY, *, to: str = KAFKA) -> float | None:
-        """Rookery's median in parts of Kafka's, or of another client's."""
+        """Return Rookery's median divided by Kafka's, or by another client's."""
         ours, theirs = self.median(metric, system), self.median(metric, to)
         return ours / theirs if ours is not None and theirs else None
 
@@ -78,13 +78,13 @@ class Results:
     rows: list[RowResult] = field(default_factory=list)
 
     def merge(self, measured: Iterable[RowResult], order: list[str]) -> None:
-        """Take in new results. Rows that `order` does not know are of an older benchmark and go."""
+        """Add new results. Rows that are not in `order` belong to an older benchmark and are removed."""
         by_name = {row.name: row for row in self.rows} | {row.name: row for row in measured}
         self.rows = [by_name[name] for name in order if name in by_name]
 
 
 def load(path: Path) -> Results:
-    """The file's, or empty ones if there is none yet."""
+    """Load the file; returns empty results if there is none."""
     if not path.exists():
         return Results()
     data = json.loads(path.read_text())
@@ -102,7 +102,7 @@ def _row(data: dict[str, Any]) -> RowResult:
 
 
 def _rounded(values: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
-    """Six digits: what is beyond them is noise, and makes the file's differences hard to read."""
+    """Round to six digits: further digits are noise, and make diffs of the file hard to read."""
     return {
         metric: {system: [float(f"{value:.6g}") for value in rounds] for system, rounds in by_system.items()}
         for metric, by_system in values.items()

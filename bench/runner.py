@@ -1,10 +1,9 @@
-"""Runs rows: who goes first, how often, and what happens when one fails.
+"""Runs the rows: their order, their rounds, and their failures.
 
 For each row, a round that is not counted warms up both systems (several, if their brokers have just started); then they
-take turns (rookery, kafka, kafka, rookery, ...), so that neither always finds the machine as the other left it. Rows on
-the shared brokers come first, and these stop before the rows that start brokers of their own, so that nothing runs
-beside what is measured but an idle broker of the other system. A row that fails is recorded as such and the run goes
-on.
+take turns (rookery, kafka, kafka, rookery, ...), so that neither always runs after the other. Rows with the shared
+brokers run first. These brokers are stopped before the rows that start their own, so that during a measurement at most
+an idle broker of the other system runs. The failure of a row is recorded, and the run continues.
 """
 
 import shutil
@@ -31,14 +30,14 @@ from rich.progress import (
 from bench.model import FLOOR, WARM_UP_ROUND, Bench, Broker, Row, System
 from bench.results import RowResult
 
-# The broker's JVM compiles what it runs often within a fraction of a full round.
+# The broker's JVM compiles its hot code within a fraction of a full round.
 WARM_UP_PART = 0.4
 # A JVM that has just started is slow.
 COLD_WARM_UPS = 5
 
 
 class Turn(NamedTuple):
-    """One run of a row. `name` is whose turn it is: that of the system, of a client, or `floor`."""
+    """One run of a row. `name` is the name of the system or client, or `floor`."""
 
     round: int
     system: System
@@ -47,7 +46,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to run, and how."""
+    """The rows to run, and the settings of the run."""
 
     rows: Sequence[Row]
     systems: Sequence[System]
@@ -61,7 +60,7 @@ class Plan:
         return self.rounds if row.rounds_max is None else min(self.rounds, row.rounds_max)
 
     def turns(self, row: Row) -> Iterator[Turn]:
-        """The contestants of each round, in order."""
+        """Yield the runs of each round, in order."""
         first = WARM_UP_ROUND if self.warm_up and row.warm_up else 0
         for round_number in range(first, self.rounds_of(row)):
             contestants = self._contestants(row)
@@ -77,7 +76,7 @@ class Plan:
 
 
 def select(rows: Sequence[Row], patterns: str) -> list[Row]:
-    """Rows whose name, or a leading part of it, matches one of the patterns: `produce/*,startup`."""
+    """Return the rows whose name, or a leading part of it, matches one of the patterns, such as `produce/*,startup`."""
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     for pattern in wanted:
         if not any(_matches(row.name, pattern) for row in rows):
@@ -100,7 +99,7 @@ class Runner:
     _warm: set[str] = field(default_factory=set)
 
     def run(self) -> Iterator[RowResult]:
-        """Results as they come, so that an interrupted run keeps those that it has."""
+        """Yield each result immediately, so that an interrupted run keeps its results."""
         ordered = sorted(self.plan.rows, key=lambda row: not (row.shared or not row.compared))
         turns = sum(len(list(self.plan.turns(row))) for row in ordered)
         try:
@@ -112,7 +111,7 @@ class Runner:
                     result = self._run_row(row, progress, task)
                     _print_result(self.console, result)
                     if result.errors:
-                        # The next row gets new ones, which know nothing of the failure.
+                        # The next row gets new brokers, which are not affected by the failure.
                         self._stop_brokers()
                     yield result
         finally:
@@ -167,7 +166,7 @@ class Runner:
         return COLD_WARM_UPS
 
     def _broker(self, system: System) -> Broker:
-        """The system's long-running broker; both are started before the first row that uses one."""
+        """Return the system's long-running broker; both are started before the first row that uses one."""
         if not self._brokers:
             for each in self.plan.systems:
                 directory = self.plan.directory / "shared" / each.name

@@ -1,7 +1,7 @@
-"""Spark with either connector: ours, or Spark's own with Spark's own Avro functions.
+"""Spark with either connector: Rookery's, or Spark's with Spark's Avro functions.
 
-A session of its own for every load, on two cores, with Spark's defaults otherwise. What is measured has run before on
-the same data, so that the JVM has compiled it. Rows go to Spark's `noop` sink, which takes every column of every row.
+Every load has its own session, on two cores, otherwise with Spark's defaults. Each measured query has run before on the
+same data, so that the JVM has compiled it. Rows go to Spark's `noop` sink, which takes every column of every row.
 """
 
 import time
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CORES = 2
 _WARM_UPS = 2
-# As the rows of the other clients.
+# The same settings as in the rows of the other clients.
 _PRODUCER = {"kafka.batch.size": "500000", "kafka.linger.ms": "5", "kafka.acks": "all"}
 _FILL_ROWS = 100_000
 _DECODED_ROWS = 20_000
@@ -43,7 +43,7 @@ def read(*, connector: str, bootstrap: str, topic: str, records: int, passes: in
 
 
 def read_avro(*, connector: str, bootstrap: str, topic: str, records: int, passes: int) -> Measurements:
-    """Confluent's framing: Spark's from_avro gets what is behind the first five bytes."""
+    """Read values in Confluent's framing: Spark's from_avro gets the bytes after the first five."""
     with ExitStack() as stack:
         url = stack.enter_context(EmbeddedBroker(mode="process", schema_registry=True)).schema_registry_url
         schema_id = _register(url)
@@ -84,7 +84,7 @@ def write(
 
 
 def decode_avro(*, records: int, passes: int) -> Measurements:
-    """A column in memory, on one core."""
+    """Decode a column in memory, on one core."""
     with EmbeddedBroker(mode="process", schema_registry=True) as broker:
         schema_id = _register(broker.schema_registry_url)
         options = FormatOptions(

@@ -1,4 +1,4 @@
-"""Where Spark's own connector is: `scripts/conformance-setup.sh` brings its jars to `.cache/java-spark`."""
+"""The jars of Spark's connector: `scripts/conformance-setup.sh` downloads them to `.cache/java-spark`."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ JARS = Path(os.environ.get("ROOKERY_SPARK_JARS", Path(__file__).resolve().parent
 
 
 def spark_jars() -> str:
-    """The value of `spark.jars`."""
+    """Return the value of `spark.jars`."""
     jars = sorted(map(str, JARS.glob("*.jar")))
     if not jars:
         raise FileNotFoundError(f"there are no jars in {JARS}: run scripts/conformance-setup.sh")

@@ -1,10 +1,9 @@
-"""Those that are compared, each started as its user would start it.
+"""The compared systems, each started as its users start it.
 
-Rookery: `rookery start` with its defaults, and where that was built a second one with its hot modules compiled. Apache
-Kafka: one node in KRaft mode with the settings of the `config/server.properties` that it ships, and the heap and JVM
-options of its `kafka-server-start.sh`. All listen on the loopback and keep their data below the directory that they are
-given; the ports are chosen when a directory is prepared and stay with it, because Kafka records its controller's
-address in its data.
+Rookery: `rookery start` with its defaults, and, if it was built, a second one with its hot modules compiled. Apache
+Kafka: one node in KRaft mode with the settings of its `config/server.properties`, and the heap and JVM options of its
+`kafka-server-start.sh`. All listen on the loopback interface and store their data in the given directory. The ports are
+chosen when a directory is prepared and stay the same, because Kafka stores its controller's address in its data.
 """
 
 import compileall
@@ -100,7 +99,7 @@ class ProcessBroker:
         self._child.send_signal(number)
 
     def log(self) -> str:
-        """The end of what it wrote."""
+        """Return the end of its log."""
         return self._log_path.read_text(errors="replace")[-2000:]
 
     def await_serving(self) -> None:
@@ -123,9 +122,9 @@ class ProcessBroker:
 
 
 class Rookery:
-    """`rookery start`, of this source tree or of a wheel that is installed beside another Python.
+    """`rookery start`, from this source tree or from a wheel in another Python environment.
 
-    `command` is what runs `rookery`.
+    `command` runs `rookery`.
     """
 
     def __init__(self, name: str = ROOKERY, command: Sequence[str] = (sys.executable, *_PROGRAM)) -> None:
@@ -133,9 +132,9 @@ class Rookery:
         self._command = command
 
     def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        """Rookery formats its directory when it first starts; a port is chosen.
+        """Choose a port; Rookery formats its directory at its first start.
 
-        Python compiles what it imports and keeps that, as `pip install` does, unless its user disabled that.
+        Python stores the bytecode of imported modules, like `pip install`, unless the user has disabled that.
         """
         directory.mkdir(parents=True, exist_ok=True)
         _ports(directory)
@@ -166,7 +165,7 @@ class ApacheKafka:
         jvm_options: Sequence[str] = KAFKA_JVM_OPTIONS,
         format_options: Sequence[str] = (),
     ) -> None:
-        """`listeners` are those besides the one of plain text and the controller's, as `NAME://host:port`."""
+        """Create the system. `listeners` are added to the plaintext one and the controller's, as `NAME://host:port`."""
         if not list(jars.glob("kafka_*.jar")) or shutil.which("java") is None:
             raise FileNotFoundError(f"Apache Kafka needs java and its jars in {jars}: run scripts/bench-setup.sh")
         self._class_path = str(jars.resolve() / "*")
@@ -219,7 +218,7 @@ def _start(system: Rookery | ApacheKafka, directory: Path, settings: Mapping[str
 
 
 def _spawn(command: list[str], port: int, log_path: Path) -> ProcessBroker:
-    # Kafka's JVM raises its own limit; a shell's default would stop Rookery at 1,000 partitions or connections.
+    # Kafka's JVM raises its limit itself; a shell's default would stop Rookery at 1,000 partitions or connections.
     process.raise_open_files_limit()
     with log_path.open("ab") as log:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -227,7 +226,7 @@ def _spawn(command: list[str], port: int, log_path: Path) -> ProcessBroker:
 
 
 def _ports(directory: Path) -> tuple[int, int]:
-    """Those of the directory, chosen on the first call."""
+    """Return the ports of the directory, which are chosen on the first call."""
     path = directory / "ports"
     if not path.exists():
         first, second = free_ports(2)
@@ -237,7 +236,7 @@ def _ports(directory: Path) -> tuple[int, int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, below those that the kernel gives to outgoing connections."""
+    """Return ports that were just free, below the kernel's range for outgoing connections."""
     ports: list[int] = []
     while len(ports) < count:
         port = random.randrange(15_000, 32_000)
@@ -253,7 +252,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def systems(names: list[str], *, jars: Path, compiled_python: Path) -> list[System]:
-    """Those named, in their order."""
+    """Return the named systems, in this order."""
     found: list[System] = []
     for name in names:
         if name == ROOKERY:

@@ -1,4 +1,4 @@
-"""The topics that rows use: made before, gone afterwards."""
+"""The topics of rows: created before a run and deleted afterwards."""
 
 import contextlib
 import time
@@ -13,20 +13,20 @@ from bench.probe import Probe, await_ready, serves_partitions
 _TOPICS_PER_REQUEST = 250
 _TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.01
-# Errors only: the client remarks on every connection that it closes.
+# Log only errors: the client logs every connection that it closes.
 _LOG_LEVEL = 3
 
 
 @contextlib.contextmanager
 def topic(broker: Broker, partitions: int) -> Iterator[str]:
-    """A new topic with a leader in every partition, deleted in the end."""
+    """Create a topic with a leader in every partition, and delete it at the end."""
     with topics(broker, 1, partitions=partitions) as names:
         yield names[0]
 
 
 @contextlib.contextmanager
 def topics(broker: Broker, count: int, *, partitions: int) -> Iterator[list[str]]:
-    """New topics with a leader in every partition, deleted in the end."""
+    """Create topics with a leader in every partition, and delete them at the end."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}"
     names = [f"{prefix}-{index:04}" for index in range(count)]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": _LOG_LEVEL})
@@ -44,13 +44,13 @@ def topics(broker: Broker, count: int, *, partitions: int) -> Iterator[list[str]
 
 
 def count_records(broker: Broker, name: str, partitions: int) -> int:
-    """How many records a topic took, over all its partitions."""
+    """Return the number of records in all partitions of a topic."""
     with Probe(broker.port) as probe:
         return sum(probe.end_offset(name, partition) for partition in range(partitions))
 
 
 def await_count(broker: Broker, name: str, partitions: int, expected: int) -> None:
-    """Until a topic has that many records and markers: Kafka says committed before the markers are written."""
+    """Wait until a topic has `expected` records and markers: Kafka confirms a commit before the markers are written."""
     deadline = time.monotonic() + _TIMEOUT_S
     while (found := count_records(broker, name, partitions)) != expected:
         if found > expected or time.monotonic() > deadline:

@@ -1,12 +1,12 @@
-"""Transactions of librdkafka (bench.librdkafka), as many as it can, at intervals, or by a timetable.
+"""Transactions of librdkafka (bench.librdkafka): as many as possible, at intervals, or at scheduled times.
 
-A commit in librdkafka first flushes: it sends what lies in the queue without lingering, waits for the acknowledgements
-and then ends the transaction. So a transaction here is begin, records, commit, without a flush of its own. An abort
-throws away what was not sent yet, which would leave nothing to abort, so that the records are flushed before.
+A commit in librdkafka first flushes: it sends the queued records without lingering, waits for the acknowledgements and
+then ends the transaction. So a transaction here is begin, records, commit, without a separate flush. An abort drops the
+records that are not sent yet, which would leave nothing to abort, so the records are flushed before it.
 
-Every error, also one that a patient application would retry after, fails the load. What the topic must hold in the end
-is part of the measurements: the records, and one marker for each transaction in each partition, since every transaction
-writes to all of them; one more transaction comes before the measurement.
+Every error fails the load, even one that an application would retry. The expected content of the topic is part of the
+measurements: the records, and one marker for each transaction in each partition, because every transaction writes to
+all of them; one more transaction precedes the measurement.
 """
 
 import time
@@ -16,12 +16,12 @@ from bench.librdkafka import ClientError, Messages, flush, new_producer, send
 from bench.load import Measurements, await_go, run_action
 from bench.paced import due_times, percentiles, wake_punctually
 
-# A commit waits for deliveries, and only their reports wake it; otherwise it sleeps for ten milliseconds at a time.
-# The commit also reports a failed delivery.
+# A commit waits for deliveries, and only their reports wake it; without them it sleeps ten milliseconds at a time. The
+# commit also reports failed deliveries.
 PRODUCER_SETTINGS = {"delivery.report.only.error": "false"}
 _TIMEOUT_MS = 60_000
 _CHUNK_BYTES = 240_000
-# As large as the Java client's `buffer.memory`: a commit at the end of an interval has to wait for this at most.
+# The size of the Java client's `buffer.memory`: a commit at the end of an interval waits at most for this.
 _QUEUE_BYTES = 33_554_432
 _POLL_MS = 10
 
@@ -45,7 +45,7 @@ class Transactions:
         self.client.check_error(self._library.rd_kafka_abort_transaction(self._handle, _TIMEOUT_MS))
 
     def run(self, messages: Messages, records: int, *, commit: bool = True) -> None:
-        """One whole transaction."""
+        """Run one whole transaction."""
         self.begin()
         send(self.client, messages, records)
         if commit:
@@ -53,8 +53,8 @@ class Transactions:
         else:
             self.abort()
 
-    def make_room(self, record_bytes: int) -> None:
-        """Wait while the queue is full; a record leaves it when its report is served, which happens here."""
+    def await_queue_space(self, record_bytes: int) -> None:
+        """Wait while the queue is full. It polls the reports, because a record leaves the queue with its report."""
         self._library.rd_kafka_poll(self._handle, 0)
         while self._library.rd_kafka_outq_len(self._handle) * record_bytes > _QUEUE_BYTES:
             self._library.rd_kafka_poll(self._handle, _POLL_MS)
@@ -76,7 +76,7 @@ def produce(
     commit: bool,
     settings: Mapping[str, str],
 ) -> Measurements:
-    """That many transactions of that many records each, one after the other, as fast as they end."""
+    """Run `transactions` transactions with `records` records each, one after the other, without pauses."""
     messages = Messages(record_bytes, partitions, records)
     producer = _warm(bootstrap, topic, messages, settings)
     await_go()
@@ -103,7 +103,7 @@ def commit_every(
     duration_s: float,
     settings: Mapping[str, str],
 ) -> Measurements:
-    """Send as fast as records are taken, and commit whenever the interval since the last commit is over."""
+    """Send as fast as the client accepts records, and commit at the end of each interval."""
     messages = Messages(record_bytes, partitions, _CHUNK_BYTES // record_bytes)
     producer = _warm(bootstrap, topic, messages, settings)
     await_go()
@@ -122,12 +122,12 @@ def commit_every(
 
 
 def _fill_interval(producer: Transactions, messages: Messages, record_bytes: int, interval_s: float) -> int:
-    """One transaction; how often the messages were sent in it."""
+    """Run one transaction; returns how often the messages were sent in it."""
     chunks = 0
     until_s = time.perf_counter() + interval_s
     producer.begin()
     while not chunks or time.perf_counter() < until_s:
-        producer.make_room(record_bytes)
+        producer.await_queue_space(record_bytes)
         send(producer.client, messages, messages.count)
         chunks += 1
     producer.commit()
@@ -146,7 +146,7 @@ def commit_paced(
     skipped: int,
     settings: Mapping[str, str],
 ) -> Measurements:
-    """Percentiles in milliseconds from when a transaction is due until it is committed, after the first ones."""
+    """Return percentiles in milliseconds from the due time of a transaction to its commit, without the first ones."""
     wake_punctually()
     messages = Messages(record_bytes, partitions, records)
     producer = _warm(bootstrap, topic, messages, settings)
@@ -161,14 +161,14 @@ def commit_paced(
 
 
 def _warm(bootstrap: str, topic: str, messages: Messages, settings: Mapping[str, str]) -> Transactions:
-    """A producer that knows its coordinator and its partitions' leaders, because it has made one transaction."""
+    """Return a producer that has run one transaction, so that it knows its coordinator and the leaders."""
     producer = Transactions(bootstrap, topic, settings)
     producer.run(messages, messages.count)
     return producer
 
 
 def _offsets(messages: Messages, partitions: int, *, records: int, transactions: int) -> int:
-    """What the topic holds after all these and the transaction before them."""
+    """Return the number of offsets in the topic after these transactions and the one before them."""
     return messages.count + records + (1 + transactions) * partitions
 
 

@@ -1,12 +1,12 @@
-"""Loads of raw frames over plain sockets, for what a client library would hide behind its own costs.
+"""Loads of raw frames over plain sockets, for measurements in which a client library would be the bottleneck.
 
-`requests`: one request in flight on each of N connections, through epoll, from frames that are encoded beforehand. Of
-a reply only the size and the error code are looked at; every connection gets replies of one size, which its first
-reply, decoded in full, has shown to be free of errors.
+`requests`: one request in flight on each of N connections, with epoll, from prebuilt frames. Only the size and the
+error code of a reply are checked: every connection gets replies of the same size as the first one, which is decoded in
+full and checked for errors.
 
 `produce`: prebuilt batches, several requests in flight on one connection. `fetch`: Fetch requests for one batch of
-every partition at a time, whose replies are received and dropped. The batches are those of `produce`, so their sizes
-are known: a fetch asks for exactly one batch of each partition and knows the size of its reply.
+every partition at a time; the replies are received and dropped. The batches are those of `produce`, so their sizes are
+known: a fetch requests exactly one batch of each partition, and the size of its reply is known.
 """
 
 import select
@@ -41,7 +41,7 @@ _FETCH_MAX_BYTES = 100_000_000
 
 
 class WireError(Exception):
-    """A reply is not what it should be."""
+    """A reply is not as expected."""
 
 
 def request_frame(api_key: ApiKey, version: int, body: Message) -> bytes:
@@ -50,7 +50,7 @@ def request_frame(api_key: ApiKey, version: int, body: Message) -> bytes:
 
 
 def make_batch(records: int, record_bytes: int) -> bytes:
-    """A batch without compression and without a producer id; timestamps are now, as a producer's are."""
+    """Return a batch without compression and producer id; its timestamps are the current time, as a producer's."""
     text = event_text(records * record_bytes)
     now_ms = TimestampMs(int(time.time() * 1000))
     values = (text[start : start + record_bytes] for start in range(0, len(text), record_bytes))
@@ -65,7 +65,7 @@ def produce_frame(topic: str, partition: int, batch: bytes, *, acks: int = 1) ->
 
 
 def fetch_frame(topic: str, offsets: list[int], partition_max_bytes: int, *, max_wait_ms: int = 500) -> bytes:
-    """From every partition, its offset on."""
+    """Return a Fetch request for all partitions, from these offsets on."""
     partitions = [
         Message(
             partition=partition,
@@ -104,7 +104,7 @@ def api_versions_frame() -> bytes:
 
 
 class Conversation:
-    """One connection that sends the same frame again and again, and knows what the reply must look like."""
+    """One connection that sends the same frame repeatedly, and checks the replies."""
 
     def __init__(self, port: int, frame: bytes, is_good: Callable[[bytes], bool], error_position: int | None) -> None:
         self.socket = connect(port)
@@ -112,17 +112,17 @@ class Conversation:
         self.socket.sendall(frame)
         reply = read_reply(self.socket)
         if not is_good(reply):
-            raise WireError(f"the first reply tells of an error: {reply[:200]!r}")
+            raise WireError(f"the first reply has an error: {reply[:200]!r}")
         self.size_prefix = reply[:_SIZE_BYTES]
         self.buffer = bytearray(len(reply))
         self.view = memoryview(self.buffer)
         self.received = 0
-        # None for replies that have no error code of their own.
+        # None for replies without an error code.
         self.error_position = error_position
         self.socket.setblocking(False)
 
     def receive_more(self, count: int) -> bool:
-        """Take note of received bytes; whether the reply is complete."""
+        """Count received bytes; returns whether the reply is complete."""
         if not count:
             raise WireError("the broker closed the connection")
         self.received += count
@@ -141,7 +141,7 @@ class Conversation:
 
 
 def connect(port: int) -> socket.socket:
-    """A connection without Nagle's delay. The listener may still be starting."""
+    """Return a connection without Nagle's delay. The listener may still be starting."""
     deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
     while True:
         try:
@@ -156,7 +156,7 @@ def connect(port: int) -> socket.socket:
 
 
 def read_reply(connection: socket.socket) -> bytes:
-    """One whole frame, its size included."""
+    """Read one whole frame, its size included."""
     prefix = _receive(connection, _SIZE_BYTES)
     return prefix + _receive(connection, int.from_bytes(prefix, "big"))
 
@@ -172,7 +172,7 @@ def _receive(connection: socket.socket, size_bytes: int) -> bytes:
 
 
 def converse(conversations: list[Conversation], duration_s: float) -> tuple[int, float]:
-    """One request in flight on each, for that long; how many were answered, and the seconds until the last was."""
+    """Keep one request in flight on each connection for a while; returns the number of replies and the seconds."""
     poller = select.epoll()
     by_descriptor = {}
     for conversation in conversations:
@@ -205,7 +205,7 @@ def converse(conversations: list[Conversation], duration_s: float) -> tuple[int,
 def requests(
     *, port: int, kind: str, connections: int, duration_s: float, topics: list[str] | None = None, partitions: int = 1
 ) -> Measurements:
-    """Requests of one kind: "produce", "metadata", "api_versions" or "echo" (bench.raw)."""
+    """Send requests of one kind: "produce", "metadata", "api_versions" or "echo" (bench.raw)."""
     conversations = [_conversation(port, kind, topics, number % partitions) for number in range(connections)]
     await_go()
     cpu_s = time.process_time()
@@ -235,7 +235,10 @@ def decode_reply(api_key: ApiKey, version: int, reply: bytes) -> Message:
 
 
 def produce_error_position(topic: str) -> int:
-    """In a Produce v9 reply for one partition: size, header v1, array length, name, array length, index, error code."""
+    """Return the position of the error code in a Produce v9 reply for one partition.
+
+    It follows size, header v1, array length, name, array length and index.
+    """
     return _SIZE_BYTES + 5 + 1 + 1 + len(topic.encode()) + 1 + 4
 
 
@@ -259,7 +262,7 @@ def _is_api_versions(reply: bytes) -> bool:
 def produce(
     *, port: int, topic: str, partitions: int, record_bytes: int, records_per_batch: int, batches: int, in_flight: int
 ) -> Measurements:
-    """Send that many batches, to the partitions in turn, until the last one is acknowledged."""
+    """Send batches to the partitions in turn, and wait until the last one is acknowledged."""
     batch = make_batch(records_per_batch, record_bytes)
     frames = [produce_frame(topic, partition, batch) for partition in range(partitions)]
     connection = connect(port)
@@ -293,7 +296,7 @@ def _read_acks(connection: socket.socket, count: int, permits: threading.Semapho
         for _ in range(count):
             reply = read_reply(connection)
             if not _is_produced(reply):
-                raise WireError(f"a batch was refused: {reply!r}")
+                raise WireError(f"a batch was rejected: {reply!r}")
             permits.release()
     except (OSError, WireError) as error:
         problems.append(error)
@@ -311,9 +314,9 @@ def fetch(
     duration_s: float,
     in_flight: int,
 ) -> Measurements:
-    """Read the topic from its beginning to its end, again and again for that long, one batch of each partition a time.
+    """Read the topic from its beginning to its end, repeatedly for a while, one batch of each partition at a time.
 
-    `in_flight` requests are on their way on the one connection, so that the broker need not wait for the client.
+    `in_flight` requests are sent in advance on the one connection, so that the broker need not wait for the client.
     """
     batch_bytes = len(make_batch(records_per_batch, record_bytes))
     offsets = (index * records_per_batch for index in range(batches_per_partition))
@@ -339,7 +342,7 @@ def fetch(
 
 
 def _first_fetch_bytes(connection: socket.socket, frame: bytes, expected_bytes: int) -> int:
-    """The size of a whole reply, after a look into the first one."""
+    """Check the first reply, and return the size of a whole reply."""
     connection.sendall(frame)
     reply = read_reply(connection)
     response: Any = decode_reply(ApiKey.FETCH, FETCH_VERSION, reply)

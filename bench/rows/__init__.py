@@ -1,4 +1,4 @@
-"""The rows of the benchmark: each module measures one thing, and the catalogue lists them all."""
+"""The rows of the benchmark: each module measures one subject, and the catalogue lists all rows."""
 
 from bench.rows.catalogue import ALL_ROWS as ROWS
 

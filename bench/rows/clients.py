@@ -1,8 +1,8 @@
-"""Rookery's client beside other Python clients: the same broker, the same settings, one process each (bench.clients).
+"""Rookery's client and other Python clients: the same broker, the same settings, one process each (bench.clients).
 
-Producing is measured from the first record given to the client to the last acknowledgement, consuming from the first
-poll to the last record of a topic that lies in the page cache. Clients differ by a factor of a hundred, so that each
-moves as many records as take it a second or two.
+Producing is measured from the first record passed to the client to the last acknowledgement, consuming from the first
+poll to the last record of a topic in the page cache. Clients differ by a factor of a hundred, so each one gets a number
+of records that takes a second or two.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from bench.topics import count_records, topic
 _SIZES = {"100B": 100, "1KB": 1000}
 _PARTITIONS = 6
 _RECORDS_MIN = 1200
-# Records of 100 bytes; of larger ones a half.
+# The number of records of 100 bytes; half of it for larger ones.
 _RECORDS = {
     (ROOKERY, "records"): 600_000,
     (ROOKERY, "columns"): 4_000_000,
@@ -29,7 +29,7 @@ _TITLES = {"records": "record by record", "columns": "Arrow columns"}
 
 
 def run(key: str, action: str, size: str, api: str, bench: Bench) -> Mapping[str, float]:
-    # The others have no columns: they are measured as they are.
+    # The other clients have no columns: they are measured record by record.
     its_api = api if bench.contestant == ROOKERY else "records"
     full = _RECORDS[bench.contestant, its_api] // (1 if size == "100B" else 2)
     records = bench.scaled(full, minimum=_RECORDS_MIN)

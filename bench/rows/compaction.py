@@ -1,8 +1,8 @@
-"""Compaction: how fast the cleaner goes through a log, in MB of the log it was before.
+"""Compaction: the speed of the cleaner, in MB of the log before the cleaning.
 
-While the log is loaded, `min.compaction.lag.ms` keeps the cleaner away; then the lag is taken off, and the time runs
-until the file `cleaner-offset-checkpoint`, which both systems keep in the same format, says that everything before the
-active segment is clean. A smaller log is cleaned first, in the same process, so that Kafka's cleaner is warm.
+While the log is loaded, `min.compaction.lag.ms` keeps the cleaner away. Then the lag is removed, and the time is
+measured until the file `cleaner-offset-checkpoint`, which has the same format in both systems, shows that everything
+before the active segment is clean. A smaller log is cleaned first in the same process, so that Kafka's cleaner is warm.
 """
 
 import time
@@ -20,7 +20,7 @@ _BROKER_SETTINGS = {"log.cleaner.backoff.ms": "100"}
 _TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
-    # An hour, which keeps the cleaner away until it is taken off.
+    # An hour, which keeps the cleaner away until the lag is removed.
     "min.compaction.lag.ms": "3600000",
 }
 _SEGMENT_BYTES = 16 * 1024 * 1024
@@ -30,7 +30,7 @@ _LOG_BYTES_MIN = 12_000_000
 _WARM_UP_PART = 0.4
 _VERSIONS_PER_KEY = 5
 _TEXT_BYTES = 4_000_000
-# A prime, so that the versions of a key lie far apart.
+# A prime number, so that the versions of a key are far apart.
 _STRIDE = 7919
 _TIMEOUT_S = 180.0
 _POLL_INTERVAL_S = 0.01
@@ -38,7 +38,7 @@ _SETTLE_S = 2.0
 
 
 def compact(key: str, record_bytes: int, compression: str, bench: Bench) -> Mapping[str, float]:
-    """Load a small log and the measured one, and let them be cleaned one after the other."""
+    """Load a small log and the measured one, and clean them one after the other."""
     directory = bench.directory / "broker"
     size_bytes = bench.scaled(_LOG_BYTES, minimum=_LOG_BYTES_MIN)
     broker = bench.system.start(directory, _BROKER_SETTINGS)
@@ -53,7 +53,7 @@ def compact(key: str, record_bytes: int, compression: str, bench: Bench) -> Mapp
 
 
 def _clean(broker: Broker, data: Path, topic: str) -> tuple[int, float, float]:
-    """Let the cleaner go; the size of what it has cleaned, and the wall and processor time that it took."""
+    """Start the cleaner; returns the size of the cleaned log, and the wall and processor time."""
     segments = sorted((data / f"{topic}-0").glob("*.log"))
     active_offset = int(segments[-1].stem)
     size_bytes = sum(path.stat().st_size for path in segments[:-1])
@@ -70,7 +70,7 @@ def _clean(broker: Broker, data: Path, topic: str) -> tuple[int, float, float]:
 
 
 def _clean_offset(data: Path, topic: str) -> int:
-    """Up to where the cleaner's checkpoint says that the topic's only partition is clean."""
+    """Return the offset up to which the topic's only partition is clean, from the cleaner's checkpoint."""
     try:
         lines = (data / "cleaner-offset-checkpoint").read_text().splitlines()
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def _load(bench: Bench, broker: Broker, topic: str, *, records: int, record_byte
         _produce(producer, topic, text[start : start + record_bytes], f"key-{index * _STRIDE % keys:08}")
     if left := producer.flush(_TIMEOUT_S):
         raise RuntimeError(f"{left} records were not acknowledged")
-    # Closed segments are flushed in the background, and only what is flushed may be cleaned.
+    # Closed segments are flushed in the background, and only flushed segments are cleaned.
     time.sleep(max(0.2, _SETTLE_S * min(1.0, bench.scale)))
 
 

@@ -1,8 +1,8 @@
-"""The floor: what sockets and files of this machine do without any broker, in the same run.
+"""The floor: the speed of this machine's sockets and files without a broker, in the same run.
 
-Bytes over one loopback connection between two processes, in pieces of 1 MB; a file written in pieces of 1 MB where the
-brokers keep theirs; and tiny round trips between the generator of bench.wire and an echo on the event loop that
-Rookery uses, which no broker in Python on that loop can surpass.
+Bytes over one loopback connection between two processes, in pieces of 1 MB; a file written in pieces of 1 MB on the
+brokers' file system; and tiny round trips between the generator of bench.wire and an echo server on the event loop that
+Rookery uses, which no broker in Python on that loop can exceed.
 """
 
 import socket
@@ -51,7 +51,7 @@ def echo(connections: int, bench: Bench) -> Mapping[str, float]:
 
 
 def _free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was just free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

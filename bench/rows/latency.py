@@ -1,7 +1,7 @@
-"""End-to-end latency at a steady rate: from the moment a record is due to be sent until a consumer has it.
+"""End-to-end latency at a steady rate: from the time at which a record is due to be sent until a consumer has it.
 
-One partition, values of 100 bytes, acks=1; bench.paced has the settings and says how coordinated omission is avoided.
-A run whose producer fell behind its timetable by more than 1 % fails.
+One partition, values of 100 bytes, acks=1; bench.paced has the settings and describes how coordinated omission is
+avoided. A run whose producer is more than 1 % late fails.
 """
 
 from collections.abc import Mapping

@@ -21,13 +21,13 @@ _BESIDE_S = 3.0
 
 
 def idle(bench: Bench) -> Mapping[str, float]:
-    """Some seconds after the start."""
+    """Measure some seconds after the start."""
     with _started(bench) as broker:
         return {"memory.idle: RSS": broker.rss_bytes() / MEGABYTE}
 
 
 def loaded(bench: Bench) -> Mapping[str, float]:
-    """While 1 GB goes in and comes out again, in batches; the highest, and what is left some seconds later."""
+    """Measure while 1 GB is produced and consumed in batches: the highest value, and the value some seconds later."""
     with _started(bench) as broker, topic(broker, _PARTITIONS) as name:
         options = {
             "bootstrap": broker.bootstrap,
@@ -48,7 +48,7 @@ def loaded(bench: Bench) -> Mapping[str, float]:
 
 
 def idle_connections(bench: Bench) -> Mapping[str, float]:
-    """Connections that have asked for ApiVersions once, as clients do, and then stay; and one that asks on beside."""
+    """Measure with connections that requested ApiVersions once and stay open, while another one sends requests."""
     count = bench.scaled(_CONNECTIONS, minimum=_CONNECTIONS_MIN)
     with _started(bench) as broker, contextlib.ExitStack() as connections:
         before_bytes = broker.rss_bytes()
@@ -59,7 +59,7 @@ def idle_connections(bench: Bench) -> Mapping[str, float]:
         with Probe(broker.port) as probe:
             requests_per_second = _requests_per_second(probe, max(0.2, _BESIDE_S * min(1.0, bench.scale)))
         return {
-            # A heap that was large enough already adds nothing that could be seen.
+            # A heap that was already large enough does not grow.
             "connections.idle: added for each": max(added_bytes, 1) / count / 1000,
             "connections.idle: requests/s beside them": requests_per_second,
         }
@@ -89,7 +89,7 @@ def _settle(bench: Bench) -> None:
 
 
 class _Sampler:
-    """Looks at a broker's memory again and again, beside the load."""
+    """Samples a broker's memory while the load runs."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

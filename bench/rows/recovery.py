@@ -1,9 +1,9 @@
-"""Recovery after SIGKILL: how long until partitions with about 1 GB above their recovery point answer again.
+"""Recovery after SIGKILL: the time until partitions with about 1 GB after their recovery point are served again.
 
-Everything lies in the active segments, which neither system has flushed or checkpointed when it is killed, so both must
-read all of it again to know what is whole. The partitions count as back when ListOffsets gives the end offsets that
-were acknowledged before; the start of the process is part of the time. A clean stop and start of the same directory
-beside it tells how much of the time is recovery.
+All data is in the active segments, which neither system has flushed or checkpointed when it is killed, so that both
+must read all of it to find the valid batches. The recovery has ended when ListOffsets returns the end offsets that were
+acknowledged before; the time includes the start of the process. A clean stop and start of the same directory is
+measured too, to show how much of the time is recovery.
 """
 
 import time
@@ -22,7 +22,7 @@ _PARTITIONS = 4
 
 
 def recover(bench: Bench) -> Mapping[str, float]:
-    """Load, kill, start; then stop and start once more."""
+    """Load, kill and start the broker; then stop and start it once more."""
     directory = bench.directory / "broker"
     broker = bench.system.start(directory)
     try:

@@ -1,6 +1,6 @@
 """The schema registry in a broker's process: look-ups by id, and the start with many schemas.
 
-The schemas are written to the topic as the registry writes them, before it is started.
+The schemas are written to the topic in the registry's format before it is started.
 """
 
 import shutil
@@ -54,7 +54,7 @@ def look_ups(bench: Bench) -> Mapping[str, float]:
 
 
 def start_with_schemas(bench: Bench) -> Mapping[str, float]:
-    """From the start of the process, broker and all, until the registry knows every schema."""
+    """Measure from the start of the process, including the broker, until the registry has every schema."""
     port, settings = _registry_at()
     count = bench.scaled(_LOADED, minimum=10)
     filled, directory = bench.kept_directory / "filled", bench.directory / "broker"

@@ -1,7 +1,7 @@
-"""Requests that carry next to nothing: what one request costs the broker, over and above its bytes.
+"""Tiny requests: the cost of one request for the broker, apart from its bytes.
 
-One request is in flight on each connection; bench.wire sends them from frames that are ready. A produce holds one
-record of 10 bytes, with acks=1 and without a producer id; the connections take the 12 partitions of a topic in turn.
+One request is in flight on each connection; bench.wire sends prebuilt frames. A produce has one record of 10 bytes,
+with acks=1 and without a producer id; the connections use the 12 partitions of a topic in turn.
 """
 
 from collections.abc import Mapping

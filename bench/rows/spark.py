@@ -1,6 +1,6 @@
-"""Our Spark connector beside Spark's own, in Spark, on the same broker; and the decoding of Avro by itself.
+"""Rookery's Spark connector and Spark's connector, with the same broker; and the decoding of Avro alone.
 
-The sink of ours writes in transactions, exactly once; Spark's own does not know them. So ours is also measured without.
+Rookery's sink writes in transactions, exactly once; Spark's has none. So Rookery's is also measured without them.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _RECORDS = {"100B": 3_000_000, "1KB": 600_000}
 _AVRO_RECORDS = 2_000_000
 _DECODED_RECORDS = 4_000_000
 _ROUNDS_MAX = 5
-# A session must start, and the first passes are not counted.
+# The time includes the start of a session and the first passes, which are not counted.
 _TIMEOUT_S = 400.0
 _GOAL = f">= 1.0 x {SPARK_KAFKA}"
 _FORMATS = {ROOKERY: "rookery", SPARK_KAFKA: "kafka"}
@@ -92,7 +92,7 @@ def _row(name: str, title: str, run: Any, *, has_bytes: bool = True) -> Row:
         run=partial(run, key),
         contestants=(ROOKERY, SPARK_KAFKA),
         rounds_max=_ROUNDS_MAX,
-        # Each load warms up itself.
+        # Each load has its own warm-up.
         warm_up=False,
     )
 

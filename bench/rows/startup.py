@@ -1,7 +1,7 @@
-"""From the start of the process to its first successful request: on an empty directory, and with many partitions.
+"""The time from the start of the process to its first successful request: on an empty directory, with many partitions.
 
-The request is ApiVersions and Metadata on a plain socket, tried every 5 ms. Both systems start from files in the page
-cache. Kafka's directory is formatted beforehand, which is not counted; Rookery formats its own in the time measured.
+The requests are ApiVersions and Metadata on a plain socket, tried every 5 ms. Both systems start from files in the page
+cache. Kafka's directory is formatted before the measurement; Rookery formats its directory within the measured time.
 """
 
 import shutil
@@ -17,14 +17,14 @@ from bench.model import Bench, Metric, Row
 from bench.probe import Probe, await_broker, serves, serves_partitions
 
 _PARTITIONS_PER_TOPIC = 100
-# Of 10,000 partitions that were closed cleanly, Kafka 4.3 leaves one without a leader for about a minute.
+# After a clean stop with 10,000 partitions, Kafka 4.3 leaves one without a leader for about a minute.
 _PARTITIONS_PER_MISSING = 5000
 
 T = TypeVar("T")
 
 
 def start_empty(bench: Bench) -> Mapping[str, float]:
-    """Start on a directory that holds no topic."""
+    """Start on a directory without topics."""
     formatted = bench.kept_directory / "formatted"
     if not formatted.exists():
         bench.system.prepare(formatted)
@@ -33,7 +33,7 @@ def start_empty(bench: Bench) -> Mapping[str, float]:
 
 
 def start_with_partitions(partitions: int, bench: Bench) -> Mapping[str, float]:
-    """Start on a directory with that many partitions, which were made once and closed cleanly."""
+    """Start on a directory with `partitions` partitions, which were created once and closed cleanly."""
     closed = bench.kept_directory / "closed"
     topics = _topics(bench.scaled(partitions, minimum=2))
     if not closed.exists():
@@ -46,7 +46,7 @@ def start_with_partitions(partitions: int, bench: Bench) -> Mapping[str, float]:
 
 
 def _timed_start(bench: Bench, origin: Path, check: Callable[[Probe], T]) -> tuple[float, float, T]:
-    """On a copy, which is thrown away: Kafka would need a minute or more to close thousands of partitions cleanly."""
+    """Start on a copy, which is deleted: Kafka would need a minute or more to close thousands of partitions cleanly."""
     directory = bench.directory / "broker"
     subprocess.run(["cp", "--archive", str(origin), str(directory)], check=True)
     started = time.perf_counter()
@@ -59,7 +59,7 @@ def _timed_start(bench: Bench, origin: Path, check: Callable[[Probe], T]) -> tup
 
 
 def _topics(partitions: int) -> dict[str, int]:
-    """Topics of a hundred partitions each, and one of what is left."""
+    """Return topics with a hundred partitions each, and one with the remaining ones."""
     full, rest = divmod(partitions, _PARTITIONS_PER_TOPIC)
     counts = [_PARTITIONS_PER_TOPIC] * full + [rest] * (rest > 0)
     return {f"topic-{index:03}": count for index, count in enumerate(counts)}

@@ -1,11 +1,11 @@
-"""Produce and consume throughput with librdkafka in large batches, and over plain sockets where it is the limit.
+"""Produce and consume throughput with librdkafka in large batches, and with plain sockets if librdkafka is the limit.
 
-Sizes: 1 KB is 1,000 bytes, a MB 10^6 and a GB 10^9 bytes of values, before compression. Client settings are in
-bench.librdkafka, the same for both systems; what the values hold is in bench.payload. Producing runs from the first
-record to the last acknowledgement, on a new topic; the topic's end offsets are checked afterwards. Consuming reads
-what was just produced, and so is still in the page cache, from beginning to end, several times over, in one process for
-each consumer. Processor time is that of the broker process alone, per GB of values: for compressed rows the bytes that
-it really moves are a third or a quarter of that.
+Sizes: 1 KB is 1,000 bytes, a MB 10^6 and a GB 10^9 bytes of values, before compression. The client settings are in
+bench.librdkafka, the same for both systems; bench.payload creates the values. Producing is measured from the first
+record to the last acknowledgement, with a new topic; the topic's end offsets are checked afterwards. Consuming reads
+the records that were just produced, and are still in the page cache, from beginning to end, several times, in one
+process for each consumer. Processor time is that of the broker process alone, per GB of values: in compressed rows the
+broker moves only a third or a quarter of these bytes.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _SIZES = {"100B": 100, "1KB": 1000}
 _PARTITIONS = (1, 12)
 _COMPRESSIONS = ("none", "lz4", "zstd")
 _ACKS = ("1", "all")
-# Enough for a second or two each at the rates of a small machine.
+# Enough for a second or two at the rates of a small machine.
 _BYTES = {"100B": 100_000_000, "1KB": 300_000_000}
 _PASSES = {"none": 4, "lz4": 3, "zstd": 2}
 _RECORDS_MIN = 1200
@@ -133,7 +133,7 @@ def _check_count(broker: Broker, name: str, partitions: int, records: int) -> No
 
 
 def _values(key: str, outcome: Outcome) -> dict[str, float]:
-    """Loads that ran together count as one, which took as long as the slowest."""
+    """Return the metrics. Loads that ran together count as one, with the time of the slowest."""
     elapsed_s = max(result["elapsed_s"] for result in outcome.results)
     size_bytes = outcome.total("bytes")
     return {

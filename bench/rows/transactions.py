@@ -1,8 +1,8 @@
 """Transactions with librdkafka: as many as possible, a commit every 100 ms, and how long one takes.
 
-Client settings: bench.librdkafka and bench.transactional. Each run has a new topic and new transactional ids; what
-the topic holds is checked afterwards: all records, and one marker for each transaction and partition. Where several
-producers run together, each is a process of its own with its own transactional id.
+Client settings: bench.librdkafka and bench.transactional. Each run has a new topic and new transactional ids. The
+content of the topic is checked afterwards: all records, and one marker for each transaction and partition. If several
+producers run together, each is a separate process with its own transactional id.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def _load(action: str, broker: Broker, name: str, size: str, partitions: int, nu
         "topic": name,
         "partitions": partitions,
         "record_bytes": _SIZES[size],
-        # The topic's name is new with every run, and so is this.
+        # The topic's name is unique in every run, so this id is, too.
         "settings": {"transactional.id": f"{name}-{number}"},
         **more,
     }

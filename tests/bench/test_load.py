@@ -1,4 +1,4 @@
-"""The loads of the benchmark: they do what they count, and they fail loudly when a broker does not."""
+"""The loads of the benchmark: their work matches their counts, and a failure of the broker fails the load."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,13 +77,13 @@ def _transactional(broker: Broker, action: str, name: str, **options: object) ->
 def test_transactions_leave_their_records_and_a_marker_in_each_partition(broker: Broker, commit: bool) -> None:
     with topic(broker, 3) as name:
         result = _transactional(broker, "produce", name, records=10, transactions=5, commit=commit)
-        # Before the measurement comes one more, of as many records as divide by the partitions.
+        # One more transaction precedes the measurement; its number of records is a multiple of the partitions.
         await_count(broker, name, 3, (5 * 10 + 5 * 3) + (9 + 3))
     assert result["offsets"] == 77
     assert (result["transactions"], result["bytes"]) == (5, 50 * RECORD_BYTES)
 
 
-def test_a_commit_every_so_often(broker: Broker) -> None:
+def test_commits_at_intervals(broker: Broker) -> None:
     with topic(broker, 3) as name:
         result = _transactional(broker, "commit_every", name, interval_s=0.05, duration_s=0.2)
         await_count(broker, name, 3, int(result["offsets"]))
@@ -91,7 +91,7 @@ def test_a_commit_every_so_often(broker: Broker) -> None:
     assert result["bytes"] > 0
 
 
-def test_transactions_by_a_timetable(broker: Broker) -> None:
+def test_transactions_at_scheduled_times(broker: Broker) -> None:
     with topic(broker, 3) as name:
         result = _transactional(broker, "commit_paced", name, records=10, transactions=20, rate=50, skipped=5)
         await_count(broker, name, 3, (20 * 10 + 20 * 3) + (9 + 3))
@@ -99,7 +99,7 @@ def test_transactions_by_a_timetable(broker: Broker) -> None:
     assert 0 < result["p50_ms"] <= result["p99_ms"] <= result["max_ms"]
 
 
-def test_a_refused_transaction_fails_the_load(broker: Broker) -> None:
+def test_a_rejected_transaction_fails_the_load(broker: Broker) -> None:
     options = {"records": 10, "transactions": 1, "commit": True}
     refused = {"transactional.id": "refused", "transaction.timeout.ms": "2000000000"}
     with topic(broker, 3) as name, pytest.raises(LoadError, match="timeout"):
@@ -109,7 +109,7 @@ def test_a_refused_transaction_fails_the_load(broker: Broker) -> None:
 def test_tiny_produces_are_all_in_the_log(broker: Broker) -> None:
     with topic(broker, 2) as name:
         result = _requests(broker, "produce", topics=[name], partitions=2)
-        # Each connection's first request is not measured.
+        # The first request of each connection is not measured.
         assert count_records(broker, name, 2) == result["requests"] + CONNECTIONS
 
 
@@ -121,11 +121,11 @@ def test_metadata_and_api_versions(broker: Broker) -> None:
 
 
 def test_an_error_in_a_reply_fails_the_load(broker: Broker) -> None:
-    with pytest.raises(LoadError, match="tells of an error"):
+    with pytest.raises(LoadError, match="the first reply has an error"):
         _requests(broker, "produce", topics=["no-such-topic"])
 
 
-def test_error_codes_lie_where_the_wire_load_looks_for_them(broker: Broker) -> None:
+def test_error_codes_are_at_the_positions_of_the_wire_load(broker: Broker) -> None:
     with topic(broker, 1) as name:
         frame = wire.produce_frame(name, 5, wire.make_batch(1, 10))
         with wire.connect(broker.port) as connection:
@@ -135,7 +135,7 @@ def test_error_codes_lie_where_the_wire_load_looks_for_them(broker: Broker) -> N
         assert reply[position : position + 2] == (3).to_bytes(2, "big"), "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_raw_batches_go_in_and_come_out(broker: Broker) -> None:
+def test_raw_batches_are_produced_and_fetched(broker: Broker) -> None:
     shape = {"port": broker.port, "partitions": 2, "record_bytes": 100, "records_per_batch": 50}
     with topic(broker, 2) as name:
         produce = Load("bench.wire", "produce", {**shape, "topic": name, "batches": 6, "in_flight": 2})
@@ -174,7 +174,7 @@ def test_a_load_that_hangs_is_ended(tmp_path: Path) -> None:
         run_loads([load], timeout_s=1.5)
 
 
-def test_text_is_the_same_every_time_and_compresses_as_events_do() -> None:
+def test_text_is_the_same_every_time_and_compresses_like_events() -> None:
     text = event_text(1_000_000)
     assert text == event_text(1_000_000)
     assert len(text) == 1_000_000

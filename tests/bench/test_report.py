@@ -91,7 +91,7 @@ def test_page_and_plots_are_written_and_the_same_each_time(measured: Results, tm
     assert b"<text" in written[0]["throughput.svg"], "text stays text"
 
 
-def test_results_come_back_and_merge(measured: Results, tmp_path: Path) -> None:
+def test_results_are_loaded_and_merged(measured: Results, tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     results.save(measured, path)
     assert results.load(path) == measured
@@ -103,11 +103,11 @@ def test_results_come_back_and_merge(measured: Results, tmp_path: Path) -> None:
     assert FLOOR in measured.rows[2].values[RAW.name]
 
 
-def test_a_compiled_build_has_columns_of_its_own_where_it_was_measured(measured: Results) -> None:
+def test_a_compiled_build_has_its_own_columns_if_it_was_measured(measured: Results) -> None:
     measured.rows[0].add(COMPILED, {SPEED.name: 400.0})
     page = report.render(measured, drawn=[])
     produce, latency = page.split("## Produce")[1].split("## ")[0], page.split("## Latency")[1].split("## ")[0]
     assert "| compiled | ratio |" in produce
     assert "| 400 MB/s | 2.00 |" in produce
     assert "compiled" not in latency
-    assert measured.rows[0].ratio(SPEED) == pytest.approx(1.5), "the goals are judged without it"
+    assert measured.rows[0].ratio(SPEED) == pytest.approx(1.5), "the goals do not use it"

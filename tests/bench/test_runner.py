@@ -49,7 +49,7 @@ class FakeSystem:
 
 
 class Recorder:
-    """A row's function that notes its turns."""
+    """A row's function that records its turns."""
 
     def __init__(self) -> None:
         self.turns: list[tuple[str, int]] = []
@@ -122,7 +122,7 @@ def test_clients_take_turns_on_the_first_systems_broker(
     assert result.values == {METRIC.name: {"ours": [1.0, 2.0], "theirs": [1.0, 2.0]}}
 
 
-def test_a_failure_is_recorded_and_the_other_system_goes_on(
+def test_a_failure_is_recorded_and_the_other_system_continues(
     recorder: Recorder, systems: list[FakeSystem], tmp_path: Path
 ) -> None:
     recorder.fails_on = "kafka"

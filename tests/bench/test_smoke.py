@@ -1,4 +1,4 @@
-"""The whole benchmark with tiny sizes, on Rookery alone: so that it cannot rot. Figures mean nothing at this size."""
+"""The whole benchmark with tiny sizes, on Rookery alone, as a test of its code. The figures mean nothing."""
 
 from pathlib import Path
 
