@@ -98,8 +98,8 @@ _NOTHING = range(1)
 _ONE_MB = range(_FETCH_BYTES - 2 * _BATCH_RECORDS * _RECORD_BYTES, _FETCH_BYTES + 1)
 
 OPERATIONS = (
-    Operation("produce-1kb", "Produce, one record of 1 KB", partial(_prepare_produce, _RECORD_BYTES)),
-    Operation("produce-tiny", "Produce, one record of 10 bytes", partial(_prepare_produce, wire.TINY_RECORD_BYTES)),
+    Operation("produce-1kb", "Produce, a record of 1 KB", partial(_prepare_produce, _RECORD_BYTES)),
+    Operation("produce-tiny", "Produce, a record of 10 B", partial(_prepare_produce, wire.TINY_RECORD_BYTES)),
     Operation("fetch-1mb", "Fetch of 1 MB", partial(_prepare_fetch, _FETCHED, _ONE_MB)),
     Operation("fetch-nothing", "Fetch of nothing", partial(_prepare_fetch, _EMPTY, _NOTHING)),
     Operation("heartbeat", "Heartbeat", coordinated.prepare_heartbeat),
@@ -107,7 +107,7 @@ OPERATIONS = (
     Operation("api-versions", "ApiVersions", _prepare_api_versions),
     Operation("metadata-1", "Metadata, 1 topic of 1,000", partial(_prepare_metadata, [_PRODUCED], 1), topics=_TOPICS),
     Operation(
-        "metadata-1000", "Metadata, 1,000 topics", partial(_prepare_metadata, None, _TOPICS), times=3, topics=_TOPICS
+        "metadata-1000", "Metadata, 1,000 topics", partial(_prepare_metadata, None, _TOPICS), times=5, topics=_TOPICS
     ),
     Operation("join-100", "JoinGroup of 100 members", coordinated.prepare_rebalance, times=1, windows=4),
     Operation("transaction-100", "Transaction of 100 records", coordinated.prepare_transaction),

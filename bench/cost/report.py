@@ -13,6 +13,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
 _TITLES = {operation.name: operation.title for operation in OPERATIONS}
 _BEGIN = "<!-- Written by make cost UPDATE=1, from bench/cost/baseline.json -->"
 _END = "<!-- End -->"
+_ADVICE = (
+    "Find the change that causes it (`make cost OPERATIONS=...` counts some operations alone, `make profile` shows "
+    "where time goes) and undo it. If it is worth its cost, renew the baseline with `make cost UPDATE=1` and give the "
+    "reason in the commit."
+)
 
 
 def markdown(baseline: Baseline) -> str:
@@ -53,15 +58,16 @@ def explain_environment(comparison: Comparison) -> str:
 
 
 def failures(comparison: Comparison) -> list[str]:
-    """Return a sentence for each operation that became dearer than allowed, with what to do."""
-    return [_explain_dearer(row, comparison.tolerance) for row in comparison.rows if comparison.is_dearer(row)]
+    """Return a sentence for each operation that became dearer than allowed, and one that says what to do."""
+    dearer = [_explain_dearer(row, comparison.tolerance) for row in comparison.rows if comparison.is_dearer(row)]
+    return [*dearer, _ADVICE] if dearer else []
 
 
 def improvements(comparison: Comparison) -> list[str]:
     """Return a sentence for each operation that became so much cheaper that the baseline guards it no longer."""
     return [
         f"{_named(row)} takes {_change(row)} instructions than the baseline: renew it with `make cost UPDATE=1`, "
-        "so that the gain cannot get lost unnoticed."
+        "so that the gain is guarded."
         for row in comparison.rows
         if comparison.is_cheaper(row)
     ]
@@ -69,12 +75,10 @@ def improvements(comparison: Comparison) -> list[str]:
 
 def _explain_dearer(row: Row, tolerance: float) -> str:
     if row.expected is None:
-        return f"{_named(row)} has no baseline: add it with `make cost UPDATE=1`."
+        return f"{_named(row)} has no baseline."
     return (
         f"{_named(row)} takes {row.counted:,} instructions, {_change(row)} than the baseline's {row.expected:,}; "
-        f"{tolerance:.0%} more is allowed. Find the change that causes it (`make cost OPERATIONS={row.name}` counts "
-        "this operation alone, `make profile` shows where time goes) and undo it. If it is worth its cost, renew the "
-        "baseline with `make cost UPDATE=1` and give the reason in the commit."
+        f"{tolerance:.0%} more is allowed."
     )
 
 
