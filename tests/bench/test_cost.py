@@ -169,7 +169,9 @@ def test_an_event_of_the_kernel_is_counted() -> None:
     try:
         before = event.read()
         memory = bytearray(1 << 24)
-        assert len(memory) // 4096 // 2 < event.read() - before
+        memory[:: 1 << 12] = bytes(len(memory) >> 12)
+        # How many there are depends on the size of the pages that the kernel chooses.
+        assert event.read() > before
     finally:
         event.close()
 
