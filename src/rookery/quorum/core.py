@@ -206,8 +206,7 @@ class QuorumCore(Transitions):
 
     def _take_fetch(self, leader: Leader, request_id: RequestId, request: FetchRequest) -> None:
         """Note the replica's position, and park the fetch until there is something to send or its time has passed."""
-        offset, end = request.last.offset, self.log.end_offset
-        leader.progress.fetched(request.replica, offset, leader_end=end, now_ms=self._now_ms)
+        leader.progress.fetched(request.replica, request.last.offset, now_ms=self._now_ms)
         self._parked[request_id] = Parked(request, self._now_ms + request.wait_ms)
         self._advance_high_watermark()
         self._wake_fetches()

@@ -7,17 +7,13 @@ from rookery.base.types import Offset
 from rookery.base.values import value_class
 from rookery.quorum.voters import ReplicaKey, VoterSet
 
-# Observers that have not fetched for this long are no longer listed.
-_OBSERVER_EXPIRY_MS = 300_000
-
 
 @value_class
 class ReplicaProgress:
-    """`end_offset` is synced if the replica is a voter. A time is None if the event never happened."""
+    """`end_offset` is synced if the replica is a voter; -1 if it has not fetched from the log yet."""
 
     end_offset: Offset
-    last_fetch_ms: float | None = None
-    last_caught_up_ms: float | None = None
+    last_fetch_ms: float
 
 
 class Progress:
@@ -27,18 +23,9 @@ class Progress:
         self._began_ms = began_ms
         self._replicas: dict[ReplicaKey, ReplicaProgress] = {}
 
-    def replicas(self, now_ms: float) -> dict[ReplicaKey, ReplicaProgress]:
-        return {
-            key: replica
-            for key, replica in self._replicas.items()
-            if replica.last_fetch_ms is not None and now_ms - replica.last_fetch_ms < _OBSERVER_EXPIRY_MS
-        }
-
-    def fetched(self, key: ReplicaKey, offset: Offset, *, leader_end: Offset, now_ms: float) -> None:
+    def fetched(self, key: ReplicaKey, offset: Offset, *, now_ms: float) -> None:
         """Note a fetch from `offset`, which is where the replica's log ends."""
-        before = self._replicas.get(key)
-        caught_up_ms = now_ms if offset >= leader_end else before.last_caught_up_ms if before else None
-        self._replicas[key] = ReplicaProgress(offset, now_ms, caught_up_ms)
+        self._replicas[key] = ReplicaProgress(offset, now_ms)
 
     def heard(self, key: ReplicaKey, *, now_ms: float) -> None:
         """Note a fetch whose position does not count, because the replica needs a snapshot."""
@@ -68,7 +55,7 @@ class Progress:
     def _heard_ms(self, key: ReplicaKey, me: ReplicaKey) -> float:
         if key.matches(me):
             return inf
-        return max((replica.last_fetch_ms or 0 for replica in self._of(key)), default=self._began_ms)
+        return max((replica.last_fetch_ms for replica in self._of(key)), default=self._began_ms)
 
     def _of(self, key: ReplicaKey) -> Iterable[ReplicaProgress]:
         return (replica for other, replica in self._replicas.items() if other.matches(key))
