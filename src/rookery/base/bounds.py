@@ -62,11 +62,20 @@ UNSPLIT_REQUEST_BYTES: Final = _slice(
     "nearly all requests are shorter, and take less than 30 ms whatever they contain",
 )
 ITEMS_PER_SLICE: Final = _slice("items of a request (partitions, keys) processed per slice", 500, "items", "about 5 ms")
+OFFSETS_PER_SLICE: Final = _slice(
+    "committed offsets compared with deleted topics per slice", 20_000, "offsets", "about 5 ms"
+)
 FETCH_PARTITIONS_PER_SLICE: Final = _slice(
     "partitions of a Fetch read per slice",
     2000,
     "partitions",
     "about 15 ms; also for fetch sessions, whose requests are small however many partitions they have",
+)
+FETCHED_BATCHES_PER_SLICE: Final = _slice(
+    "batches that a follower appends per slice", 500, "batches", "about 5 ms; a response of 10 MB may have 100,000"
+)
+FETCHED_BYTES_PER_SLICE: Final = _slice(
+    "bytes that a follower appends per slice, and at most one batch more", 524_288, "bytes", "about 5 ms"
 )
 DESCRIPTIONS_PER_SLICE: Final = _slice(
     "topics, groups or configs described per slice",
@@ -189,6 +198,13 @@ TOPIC_PATTERNS_MAX: Final = _limit(
     "the least recently used one is matched with all topics again when it is used",
     "a new topic is matched with each of them",
 )
+COORDINATOR_LOADS_AT_ONCE: Final = _limit(
+    "partitions of `__consumer_offsets`, and of `__transaction_state`, that are loaded at the same time",
+    4,
+    "partitions",
+    "the others wait, and their clients get COORDINATOR_LOAD_IN_PROGRESS",
+    "each reads up to 5 MB at a time, and a node may become the leader of all fifty at once",
+)
 FETCH_SESSION_PARTITIONS_MAX: Final = _limit(
     "partitions of all fetch sessions together",
     100_000,
@@ -202,8 +218,8 @@ _INTRODUCTION = """\
 
 <!-- Generated from the table in src/rookery/base/bounds.py by `make docs`. Do not edit. -->
 
-One event loop serves all connections, so every request waits while another one is processed. No request may block the
-loop for more than about 100 ms, or use more than a few megabytes beyond its own bytes. Settings that set limits
+One event loop serves all connections, so every request waits while another one is processed. No request should block
+the loop for more than about 50 ms, or use more than a few megabytes beyond its own bytes. Settings that set limits
 (`socket.request.max.bytes`, `max.connections`, `fetch.max.bytes` and so on) are in [config.md](config.md).
 """
 

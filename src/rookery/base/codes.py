@@ -56,6 +56,27 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+class ElectionType(IntEnum):
+    """Which replica ElectLeaders chooses."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class RecoveryState(IntEnum):
+    """Whether a partition's leader was elected without being in sync, and has not confirmed its log since (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class EndpointType(IntEnum):
+    """Which nodes DescribeCluster returns (KIP-919)."""
+
+    BROKER = 1
+    CONTROLLER = 2
+
+
 class AclOperation(IntEnum):
     """What an ACL permits. KIP-430 answers with sets of operations: bit n stands for the operation with code n."""
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rookery.base.codes import ConfigSource
 from rookery.base.config_broker import BROKER_ROWS
+from rookery.base.config_cluster import CLUSTER_ROWS
 from rookery.base.config_coordinator import COORDINATOR_ROWS
 from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
@@ -26,7 +27,8 @@ from rookery.base.values import value_class
 BROKER_KEYS: dict[str, ConfigKey] = {
     row.name: row
     for row in sorted(
-        BROKER_ROWS + COORDINATOR_ROWS + REGISTRY_BROKER_ROWS + SECURITY_ROWS + INERT_ROWS, key=lambda row: row.name
+        BROKER_ROWS + CLUSTER_ROWS + COORDINATOR_ROWS + REGISTRY_BROKER_ROWS + SECURITY_ROWS + INERT_ROWS,
+        key=lambda row: row.name,
     )
 }
 

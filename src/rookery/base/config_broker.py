@@ -47,14 +47,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         True,
         "Create a topic when a client requests metadata of one that does not exist.",
     ),
-    _row("broker.id", _INT, -1, "Older name of node.id."),
-    _row("broker.rack", _STRING, None, "The rack of this broker; reported to clients and used to spread replicas."),
-    _row(
-        "cluster.id",
-        _STRING,
-        None,
-        "Id of a new cluster; if unset, that of the data directory or a random one. Not a key of Kafka.",
-    ),
     _row(
         "compression.gzip.level",
         _INT,
@@ -92,13 +84,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("connections.max.idle.ms", _LONG, 600_000, "Idle time after which a connection is closed."),
-    _row(
-        "controller.listener.names",
-        _LIST,
-        (),
-        "Listeners for controllers; they are not reported to clients.",
-    ),
-    _row("controller.quorum.voters", _LIST, (), "The controller quorum as id@host:port; here only this node itself."),
     _row("default.replication.factor", _INT, 1, "Replicas of topics that are created without a replication factor."),
     _row("delete.topic.enable", _BOOLEAN, True, "Allow topics to be deleted."),
     _row("fetch.max.bytes", _INT, 57_671_680, "Most bytes of one fetch response.", minimum=1024),
@@ -345,13 +330,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         minimum=1,
         update=_CLUSTER_WIDE,
     ),
-    _row(
-        "node.id",
-        _INT,
-        1,
-        "Id of this node; unique in its cluster, and stored in the data directory. Kafka has no default.",
-        minimum=0,
-    ),
     _row("num.partitions", _INT, 1, "Partitions of topics that are created without a partition count.", minimum=1),
     _row(
         "num.recovery.threads.per.data.dir",
@@ -361,13 +339,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "effect at the next stop.",
         minimum=1,
         update=_CLUSTER_WIDE,
-    ),
-    _row(
-        "process.roles",
-        _LIST,
-        ("broker", "controller"),
-        "Roles of this node; a single node has both. Kafka has no default.",
-        choices=("broker", "controller"),
     ),
     _row(
         "producer.id.expiration.ms",

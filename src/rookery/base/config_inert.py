@@ -23,15 +23,11 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         minimum=1,
     ),
     _row("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, "Length of one such sample.", minimum=1),
-    _row("auto.leader.rebalance.enable", _BOOLEAN, True, "Periodically return leadership to preferred replicas."),
     _row("background.threads", _INT, 10, "Threads for background work on files.", minimum=1, update=_CLUSTER_WIDE),
-    _row("broker.heartbeat.interval.ms", _INT, 2000, "Time between a broker's heartbeats to the controller."),
-    _row("broker.session.timeout.ms", _INT, 9000, "Silence after which the controller fences a broker."),
     _row("client.quota.callback.class", _CLASS, None, "Java class that computes client quotas."),
     _row(
         "config.providers", _LIST, (), "Java classes that provide values from external sources.", update=_CLUSTER_WIDE
     ),
-    _row("controlled.shutdown.enable", _BOOLEAN, True, "Move leadership away before stopping."),
     _row(
         "controller.performance.always.log.threshold.ms",
         _LONG,
@@ -55,39 +51,9 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         "Time that the quorum leader collects records before it writes them.",
         minimum=0,
     ),
-    _row("controller.quorum.auto.join.enable", _BOOLEAN, False, "Let a controller join the voters by itself."),
-    _row("controller.quorum.bootstrap.servers", _LIST, (), "Where to find the controller quorum."),
-    _row("controller.quorum.election.backoff.max.ms", _INT, 1000, "Longest wait after a lost election.", minimum=0),
-    _row("controller.quorum.election.timeout.ms", _INT, 1000, "Wait for votes before a new election.", minimum=0),
-    _row(
-        "controller.quorum.fetch.max.bytes", _INT, 1_048_576, "Most bytes of one fetch of the metadata log.", minimum=1
-    ),
-    _row(
-        "controller.quorum.fetch.snapshot.max.bytes",
-        _INT,
-        1_048_576,
-        "Most bytes of one fetch of a metadata snapshot.",
-        minimum=1,
-    ),
-    _row(
-        "controller.quorum.fetch.timeout.ms",
-        _INT,
-        2000,
-        "Silence of the quorum leader after which an election begins.",
-        minimum=0,
-    ),
-    _row("controller.quorum.request.timeout.ms", _INT, 2000, "Time-out of requests between controllers.", minimum=0),
-    _row(
-        "controller.quorum.retry.backoff.ms",
-        _INT,
-        20,
-        "Wait before a request between controllers is retried.",
-        minimum=0,
-    ),
     _row("controller.quota.window.num", _INT, 11, "Samples kept for the controller mutation quota.", minimum=1),
     _row("controller.quota.window.size.seconds", _INT, 1, "Length of one such sample.", minimum=1),
     _row("controller.socket.timeout.ms", _INT, 30_000, "Socket time-out between controller and brokers."),
-    _row("cordoned.log.dirs", _LIST, (), "Log directories that get no new partitions.", update=_PER_BROKER),
     _row("create.topic.policy.class.name", _CLASS, None, "Java class that may reject new topics."),
     _row(
         "delete.records.purgatory.purge.interval.requests",
@@ -113,7 +79,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("initial.broker.registration.timeout.ms", _INT, 60_000, "How long a starting broker tries to register."),
-    _row("inter.broker.listener.name", _STRING, None, "Listener between brokers; must be one of listeners."),
     _row(
         "internal.metadata.delete.delay.millis",
         _LONG,
@@ -137,13 +102,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     ),
     _row("kafka.metrics.polling.interval.secs", _INT, 10, "How often metrics reporters poll.", minimum=1),
     _row("kafka.metrics.reporters", _LIST, (), "Java classes that report metrics."),
-    _row(
-        "leader.imbalance.check.interval.seconds",
-        _LONG,
-        300,
-        "How often leadership is checked for rebalancing.",
-        minimum=1,
-    ),
     _row(
         "leader.replication.throttled.rate",
         _LONG,
@@ -169,13 +127,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("log.cleaner.threads", _INT, 1, "Threads that clean logs.", minimum=0, update=_CLUSTER_WIDE),
-    _row(
-        "log.dir.failure.timeout.ms",
-        _LONG,
-        30_000,
-        "Time to report a failed directory to the controller before the broker stops.",
-        minimum=1,
-    ),
     _row(
         "log.flush.start.offset.checkpoint.interval.ms",
         _INT,
@@ -209,7 +160,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     ),
     _row("log.preallocate", _BOOLEAN, False, "Default of the topic config preallocate.", update=_CLUSTER_WIDE),
     _row("max.connection.creation.rate", _INT, INT_MAX, "New connections per second.", minimum=0, update=_CLUSTER_WIDE),
-    _row("metadata.max.idle.interval.ms", _INT, 500, "How often an idle controller writes a no-op record.", minimum=0),
     _row(
         "metric.reporters",
         _LIST,
@@ -237,7 +187,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("num.replica.alter.log.dirs.threads", _INT, None, "Threads that move replicas between log directories."),
-    _row("num.replica.fetchers", _INT, 1, "Fetcher threads per source broker.", minimum=1, update=_CLUSTER_WIDE),
     _row(
         "producer.id.expiration.check.interval.ms",
         _INT,
@@ -383,45 +332,15 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         minimum=0,
         update=_CLUSTER_WIDE,
     ),
-    _row("replica.fetch.backoff.ms", _INT, 1000, "Wait of a follower after a failed fetch.", minimum=0),
-    _row("replica.fetch.max.bytes", _INT, 1_048_576, "Bytes per partition of a follower's fetch.", minimum=0),
-    _row("replica.fetch.min.bytes", _INT, 1, "Least bytes of a follower's fetch."),
-    _row("replica.fetch.response.max.bytes", _INT, 10_485_760, "Bytes of a follower's whole fetch.", minimum=0),
-    _row("replica.fetch.wait.max.ms", _INT, 500, "Longest wait of a follower's fetch."),
-    _row("replica.lag.time.max.ms", _LONG, 30_000, "Lag after which a follower leaves the in-sync replicas."),
-    _row("replica.selector.class", _STRING, None, "Java class that chooses the replica a consumer reads from."),
     _row("replica.socket.receive.buffer.bytes", _INT, 65_536, "Receive buffer of followers' sockets."),
-    _row("replica.socket.timeout.ms", _INT, 30_000, "Time-out of followers' requests."),
     _row("replication.quota.window.num", _INT, 11, "Samples kept for replication quotas.", minimum=1),
     _row("replication.quota.window.size.seconds", _INT, 1, "Length of one such sample.", minimum=1),
-    _row(
-        "security.inter.broker.protocol",
-        _STRING,
-        "PLAINTEXT",
-        "Security protocol between brokers, if inter.broker.listener.name is not set.",
-        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-    ),
     _row(
         "server.max.startup.time.ms", _LONG, LONG_MAX, "Longest time that the start may take.", minimum=0, internal=True
     ),
     _row("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "Longest wait for a connection to another broker."),
     _row("socket.connection.setup.timeout.ms", _LONG, 10_000, "First wait for a connection to another broker."),
     _row("telemetry.max.bytes", _INT, 1_048_576, "Largest telemetry push of a client.", minimum=1),
-    _row(
-        "unclean.leader.election.enable",
-        _BOOLEAN,
-        False,
-        "Default of the topic config unclean.leader.election.enable.",
-        update=_CLUSTER_WIDE,
-    ),
-    _row(
-        "unclean.leader.election.interval.ms",
-        _LONG,
-        300_000,
-        "How often unclean elections are considered.",
-        minimum=1,
-        internal=True,
-    ),
     _row("unstable.api.versions.enable", _BOOLEAN, False, "Offer API versions that are not final.", internal=True),
     _row(
         "unstable.feature.versions.enable", _BOOLEAN, False, "Offer feature versions that are not final.", internal=True

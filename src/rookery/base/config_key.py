@@ -1,8 +1,8 @@
 """One row per configuration key: its type, default, limits and meaning; and the conversion of its text to a value.
 
-The tables are `config_topic` for topics; for brokers `config_broker` (keys that have an effect here), and
-`config_coordinator`, `config_security` and `config_inert` (keys most of which are known and checked but have no effect
-here). Types, defaults and limits are Kafka's, except where the text of a row says so.
+The tables are `config_topic` for topics; for brokers `config_broker` and `config_cluster` (keys that have an effect
+here), and `config_coordinator`, `config_security` and `config_inert` (keys most of which are known and checked but have
+no effect here). Types, defaults and limits are Kafka's, except where the text of a row says so.
 """
 
 import re

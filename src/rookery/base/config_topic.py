@@ -63,8 +63,8 @@ def _text(name: str, default: str, doc: str, *, synonym: str, choices: tuple[str
     return ConfigKey(name=name, type=ConfigType.STRING, default=default, doc=doc, synonyms=(synonym,), choices=choices)
 
 
-def _flag(name: str, doc: str, *, synonyms: tuple[str, ...] = ()) -> ConfigKey:
-    return ConfigKey(name=name, type=ConfigType.BOOLEAN, default=False, doc=doc, synonyms=synonyms, effective=False)
+def _flag(name: str, doc: str, *, synonyms: tuple[str, ...] = (), effective: bool = False) -> ConfigKey:
+    return ConfigKey(name=name, type=ConfigType.BOOLEAN, default=False, doc=doc, synonyms=synonyms, effective=effective)
 
 
 def _throttled(name: str, role: str) -> ConfigKey:
@@ -325,6 +325,7 @@ _ROWS = (
         "unclean.leader.election.enable",
         "Allow a replica that is not in sync to lead when no other is left, which loses records.",
         synonyms=("unclean.leader.election.enable",),
+        effective=True,
     ),
 )
 

@@ -12,6 +12,7 @@ system, and this is the whole tree:
     |-- CorruptionError    the node's own bytes on disk fail their checks
     |-- StorageError       a log directory failed (disk full, IO error); it is offline from now on
     `-- ApiError           a client's request was answered with an error code
+        `-- NotControllerError  this node is not the active controller: the request must go to another one
 """
 
 from enum import IntEnum
@@ -264,6 +265,16 @@ class ApiError(RookeryError):
     def __reduce__(self) -> tuple[object, ...]:
         """Support `copy` and `pickle`, which would otherwise call the class with its formatted message."""
         return _restore, (type(self), self.args), self.__dict__
+
+
+class NotControllerError(ApiError):
+    """This node is not the active controller, or lost that role before the change was committed.
+
+    The change may still be committed by the next controller: a caller that retries must expect to see it done.
+    """
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER, message)
 
 
 def _restore(kind: type[ApiError], arguments: tuple[object, ...]) -> ApiError:

@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Protocol
 
 import structlog
 
+from rookery.base.errors import RookeryError
 from rookery.base.loop_thread import new_event_loop
 
 logger = structlog.get_logger(__name__)
@@ -26,24 +27,41 @@ def run_process(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-async def serve_until_stopped(service: Service, *, ready: Callable[[], None]) -> None:
-    """Start the service, call `ready`, wait for a signal, stop it; a signal may arrive before the start has ended."""
+async def serve_until_stopped(
+    service: Service, *, ready: Callable[[], None], failed: Callable[[], Awaitable[RookeryError]] | None = None
+) -> None:
+    """Start the service, call `ready`, wait for a signal, stop it; a signal may arrive before the start has ended.
+
+    `failed` returns when the service cannot go on. Then it is stopped, and this raises what `failed` has returned.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     starting = asyncio.ensure_future(service.start())
     stop_requested = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        logger.info("stopping before the start has ended")
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        return
-    await starting
+    failing = None if failed is None else asyncio.ensure_future(failed())
+    ends: list[asyncio.Future[Any]] = [stop_requested] if failing is None else [stop_requested, failing]
+    try:
+        await asyncio.wait((starting, *ends), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            logger.info("stopping before the start has ended")
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        else:
+            await starting
+            await _serve(service, ready, ends)
+        if failing is not None and failing.done():
+            raise failing.result()
+    finally:
+        for end in ends:
+            end.cancel()
+
+
+async def _serve(service: Service, ready: Callable[[], None], ends: Collection[asyncio.Future[Any]]) -> None:
     try:
         ready()
-        await stop_requested
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         logger.info("stopping")
     finally:
         await service.stop()

@@ -9,7 +9,8 @@ sizes).
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -30,12 +31,15 @@ class Slices:
         self._waiting.append(turn)
         await turn
 
-    async def of(self, items: Sequence[Item], size: int) -> AsyncIterator[Sequence[Item]]:
+    async def of(self, items: Iterable[Item], size: int) -> AsyncIterator[Sequence[Item]]:
         """Yield `items` in slices of `size`, with a pause between one slice and the next."""
-        for start in range(0, len(items), size):
-            if start:
+        remaining = iter(items)
+        some = list(islice(remaining, size))
+        while some:
+            yield some
+            some = list(islice(remaining, size))
+            if some:
                 await self.pause()
-            yield items[start : start + size]
 
     def _resume_one(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._waiting:

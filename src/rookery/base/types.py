@@ -27,6 +27,9 @@ NO_PRODUCER_ID: ProducerId = -1
 NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_TIMESTAMP: TimestampMs = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1
+NO_LEADER: NodeId = -1
+# The broker epoch of a broker that is not registered, or of a request that does not state one.
+NO_BROKER_EPOCH = -1
 NO_OFFSET: Offset = -1
 
 
