@@ -1,8 +1,8 @@
-"""The APIs of Kafka's protocol: their keys, the defined versions, and the versions that this broker serves.
+"""The APIs of Kafka's protocol: their keys, the defined versions, and the versions that nodes serve.
 
 `DEFINED` repeats the version ranges of kio's schema as literals, so that no schema is imported only to check whether a
-version is known or its header is flexible (KIP-482); a test compares it with the schema. `SERVED` is the content of the
-ApiVersions response.
+version is known or its header is flexible (KIP-482); a test compares it with the schema. `SERVED` and
+`SERVED_BY_CONTROLLERS` are the content of the ApiVersions responses of the two kinds of listeners.
 """
 
 from collections.abc import Mapping
@@ -222,7 +222,7 @@ DEFINED: Final[Mapping[int, ApiVersions]] = MappingProxyType(
     }
 )
 
-_SERVED_KEYS: Final = (
+_BROKER_KEYS: Final = (
     ApiKey.PRODUCE,
     ApiKey.FETCH,
     ApiKey.LIST_OFFSETS,
@@ -252,17 +252,56 @@ _SERVED_KEYS: Final = (
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.DELETE_GROUPS,
+    ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.UNREGISTER_BROKER,
     ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.LIST_TRANSACTIONS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+
+_CONTROLLER_KEYS: Final = (
+    ApiKey.FETCH,
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.ENVELOPE,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
 )
 
 # The advertised minimum is below the served one: older librdkafka does not compress if v0 is missing (KAFKA-18659).
@@ -271,8 +310,11 @@ _ADVERTISED_MINIMUM: Final = MappingProxyType({ApiKey.PRODUCE: 0})
 SERVED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
     {
         key: VersionRange(_ADVERTISED_MINIMUM.get(key, DEFINED[key].minimum), DEFINED[key].maximum)
-        for key in _SERVED_KEYS
+        for key in _BROKER_KEYS
     }
+)
+SERVED_BY_CONTROLLERS: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
+    {key: VersionRange(DEFINED[key].minimum, DEFINED[key].maximum) for key in _CONTROLLER_KEYS}
 )
 
 
@@ -290,7 +332,7 @@ def is_defined(api_key: int, version: int) -> bool:
 
 
 def is_served(api_key: int, version: int) -> bool:
-    """Return whether the broker handles requests of this version. A version may be advertised but not served."""
+    """Return whether brokers handle requests of this version. A version may be advertised but not served."""
     return (api_key, version) in _SERVED_VERSIONS
 
 

@@ -29,7 +29,7 @@ class DescribeTransactionsResponseTransactionState(Struct):
     transaction_start_time_ms: int
     producer_id: int
     producer_epoch: int
-    topics: list[TopicData]
+    topics: list[DescribeTransactionsResponseTopicData]
     def __init__(
         self,
         *,
@@ -40,10 +40,10 @@ class DescribeTransactionsResponseTransactionState(Struct):
         transaction_start_time_ms: int,
         producer_id: int,
         producer_epoch: int,
-        topics: list[TopicData],
+        topics: list[DescribeTransactionsResponseTopicData],
     ) -> None: ...
 
-class TopicData(Struct):
+class DescribeTransactionsResponseTopicData(Struct):
     topic: str
     partitions: list[int]
     def __init__(

@@ -28,7 +28,7 @@ class FetchRequest(Request[FetchResponse]):
         forgotten_topics_data: list[ForgottenTopic] = ...,  # v7 to v18
         rack_id: str = ...,  # v11 to v18
         cluster_id: str | None = ...,  # v12 to v18
-        replica_state: ReplicaState = ...,  # v15 to v18
+        replica_state: FetchRequestReplicaState = ...,  # v15 to v18
     ) -> None: ...
     @overload
     def get(self, name: Literal["replica_id", "session_id", "session_epoch"]) -> int | None: ...
@@ -49,9 +49,9 @@ class FetchRequest(Request[FetchResponse]):
     @overload
     def get(self, name: Literal["cluster_id"], default: _DefaultT) -> str | _DefaultT | None: ...
     @overload
-    def get(self, name: Literal["replica_state"]) -> ReplicaState | None: ...
+    def get(self, name: Literal["replica_state"]) -> FetchRequestReplicaState | None: ...
     @overload
-    def get(self, name: Literal["replica_state"], default: _DefaultT) -> ReplicaState | _DefaultT: ...
+    def get(self, name: Literal["replica_state"], default: _DefaultT) -> FetchRequestReplicaState | _DefaultT: ...
 
 class FetchTopic(Struct):
     partitions: list[FetchPartition]
@@ -120,7 +120,7 @@ class ForgottenTopic(Struct):
     @overload
     def get(self, name: Literal["topic_id"], default: _DefaultT) -> UUID | _DefaultT: ...
 
-class ReplicaState(Struct):
+class FetchRequestReplicaState(Struct):
     replica_id: int
     replica_epoch: int
     def __init__(
@@ -154,12 +154,12 @@ class FetchResponse(Struct):
     ) -> list[FetchResponseNodeEndpoint] | _DefaultT: ...
 
 class FetchableTopicResponse(Struct):
-    partitions: list[PartitionData]
+    partitions: list[FetchResponsePartitionData]
     def __init__(
         self,
         *,
         topic: str = ...,  # v4 to v12
-        partitions: list[PartitionData],
+        partitions: list[FetchResponsePartitionData],
         topic_id: UUID = ...,  # v13 to v18
     ) -> None: ...
     @overload
@@ -171,7 +171,7 @@ class FetchableTopicResponse(Struct):
     @overload
     def get(self, name: Literal["topic_id"], default: _DefaultT) -> UUID | _DefaultT: ...
 
-class PartitionData(Struct):
+class FetchResponsePartitionData(Struct):
     partition_index: int
     error_code: int
     high_watermark: int
@@ -191,7 +191,7 @@ class PartitionData(Struct):
         preferred_read_replica: int = ...,  # v11 to v18
         diverging_epoch: FetchResponseEpochEndOffset = ...,  # v12 to v18
         current_leader: FetchResponseLeaderIdAndEpoch = ...,  # v12 to v18
-        snapshot_id: SnapshotId = ...,  # v12 to v18
+        snapshot_id: FetchResponseSnapshotId = ...,  # v12 to v18
     ) -> None: ...
     @overload
     def get(self, name: Literal["log_start_offset", "preferred_read_replica"]) -> int | None: ...
@@ -208,9 +208,9 @@ class PartitionData(Struct):
     @overload
     def get(self, name: Literal["current_leader"], default: _DefaultT) -> FetchResponseLeaderIdAndEpoch | _DefaultT: ...
     @overload
-    def get(self, name: Literal["snapshot_id"]) -> SnapshotId | None: ...
+    def get(self, name: Literal["snapshot_id"]) -> FetchResponseSnapshotId | None: ...
     @overload
-    def get(self, name: Literal["snapshot_id"], default: _DefaultT) -> SnapshotId | _DefaultT: ...
+    def get(self, name: Literal["snapshot_id"], default: _DefaultT) -> FetchResponseSnapshotId | _DefaultT: ...
 
 class AbortedTransaction(Struct):
     producer_id: int
@@ -242,7 +242,7 @@ class FetchResponseLeaderIdAndEpoch(Struct):
         leader_epoch: int = ...,
     ) -> None: ...
 
-class SnapshotId(Struct):
+class FetchResponseSnapshotId(Struct):
     end_offset: int
     epoch: int
     def __init__(
