@@ -552,10 +552,11 @@ def test_a_port_scan_is_not_logged(run: Run) -> None:
 @BOTH_LOOPS
 def test_the_handler_may_read_and_set_properties_of_the_connection(run: Run) -> None:
     seen = []
+    lost = asyncio.Event()
 
     def handle(request: memoryview, info: ConnectionInfo) -> Reply:
         seen.append((info.peer, info.listener_name, info.client_software_name))
-        info.client_software_name = "kcat"
+        info.client_software_name, info.on_lost = "kcat", lost.set
         return echo(request, info)
 
     async def scenario() -> None:
@@ -566,7 +567,9 @@ def test_the_handler_may_read_and_set_properties_of_the_connection(run: Run) -> 
                 await read_reply(reader)
             host, port = writer.get_extra_info("sockname")
             assert seen == [(f"{host}:{port}", "CLIENTS", "unknown"), (f"{host}:{port}", "CLIENTS", "kcat")]
+            assert not lost.is_set()
             writer.close()
+            await asyncio.wait_for(lost.wait(), 10)
 
     run(scenario())
 

@@ -114,6 +114,8 @@ class Channel(asyncio.BufferedProtocol):
         self.node = node
         self.used_s = 0.0
         self.finalized_features: Mapping[str, int] = {}
+        # The lowest and the highest level of each.
+        self.supported_features: Mapping[str, tuple[int, int]] = {}
         self._client_id = client_id.encode()
         self._observer = observer
         self._versions: Mapping[int, VersionRange] = {}
@@ -290,6 +292,8 @@ class Channel(asyncio.BufferedProtocol):
         self._versions = {row.api_key: VersionRange(row.min_version, row.max_version) for row in response.api_keys}
         levels = response.get("finalized_features") or ()
         self.finalized_features = {row.name: row.max_version_level for row in levels}
+        supported = response.get("supported_features") or ()
+        self.supported_features = {row.name: (row.min_version, row.max_version) for row in supported}
 
     # Sending
 

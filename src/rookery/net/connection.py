@@ -52,6 +52,10 @@ class ConnectionInfo:
     listener_name: str
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
+    # Called when the connection is lost. A handler sets it to notice that the process at the other end has ended.
+    on_lost: Callable[[], None] | None = None
+    # Whether it is the connection of a client to another node, which forwards its requests to this one.
+    is_forwarded: bool = False
 
     @property
     def peer(self) -> str:
@@ -143,6 +147,8 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.close()
         if self._on_lost is not None:
             self._on_lost(self)
+        if self.info.on_lost is not None:
+            self.info.on_lost()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.writable()
