@@ -6,6 +6,7 @@ starts again and must have: everything that was flushed, byte for byte and in or
 hole; no leftovers; and a log that can be appended to, closed, and opened once more.
 """
 
+import copy
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ import pytest
 from rookery.base.clock import ManualClock
 from rookery.base.errors import StorageError
 from rookery.base.types import Offset
-from rookery.records.batch import read_header
+from rookery.records.batch import read_header, stamp
 from rookery.records.control import read_marker
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
@@ -85,6 +86,18 @@ class Node:
             self.ledger.latest[offset] = b""
             append(self.log, data)
             self.ledger.latest[offset] = bytes(data)
+
+    def copy(self, count: int, *, gap: int = 0) -> None:
+        """Append `count` batches in one call, as a follower; compaction has left `gap` offsets between them."""
+        offset, batches = self.log.end_offset, []
+        for _ in range(count):
+            data = batch(START_MS + offset, producer_id=5, epoch=0, sequence=offset)
+            stamp(data, offset, 3)
+            self.ledger.latest[offset] = bytes(data)
+            batches.append(data)
+            offset += 1 + gap
+        together = memoryview(b"".join(batches))
+        self.log.append_fetched(together, [read_header(data) for data in batches])
 
     def apply_retention(self, now_ms: int) -> None:
         self.manager.apply_retention(self.log, now_ms)
@@ -239,6 +252,22 @@ def scenario_clean_stop(node: Node) -> None:
     Node(node.files, node.ledger).append(1)
 
 
+def scenario_follow(node: Node) -> None:
+    """A follower copies, truncates what its next leader does not have, and copies on."""
+    node.copy(9)
+    node.flush()
+    node.copy(3, gap=4)
+    node.manager.checkpoint()
+    ledger = node.ledger
+    ledger.flushed = 4
+    ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 4})
+    node.log.truncate_to(4)
+    ledger.keep_latest()
+    node.copy(6)
+    node.flush()
+    node.copy(2)
+
+
 SCENARIOS = [
     scenario_append_and_roll,
     scenario_roll_without_flushing,
@@ -249,25 +278,25 @@ SCENARIOS = [
     scenario_delete_from_the_start,
     scenario_clean,
     scenario_clean_stop,
+    scenario_follow,
 ]
 
 
 def crashes(run: Callable[[CrashFiles], Ledger | None]) -> Iterator[tuple[str, Survival, CrashFiles]]:
-    """Yield the disk after each crash point of `run`, for each survival."""
+    """Yield the disks that each crash point of `run` may leave."""
     counting = CrashFiles()
     run(counting)
-    for survival in Survival:
-        for point in range(counting.mutation_count + 1):
-            files = CrashFiles()
-            files.crash_at = point
-            try:
-                run(files)
-            except Crash as crash:
-                where = f"before mutation {point} ({crash}), survival {survival.name}"
-            else:
-                where = f"at the end, survival {survival.name}"
-            files.crash(survival)
-            yield where, survival, files
+    for point in range(counting.mutation_count + 1):
+        files = CrashFiles()
+        files.crash_at = point
+        try:
+            run(files)
+        except Crash as crash:
+            where = f"before mutation {point} ({crash})"
+        else:
+            where = "at the end"
+        for survival, left in files.after_crash():
+            yield f"{where}, survival {survival.name}", survival, left
 
 
 def check(log: Log, ledger: Ledger, where: str) -> None:
@@ -319,7 +348,7 @@ def test_every_crash_point(scenario: Callable[[Node], None]) -> None:
         scenario(Node(files, ledgers[-1], config))
 
     for where, survival, files in crashes(run):
-        ledger = ledgers[-1]
+        ledger = copy.deepcopy(ledgers[-1])
         node = Node(files, ledger, config)
         check(node.log, ledger, where)
         check_no_leftovers(files, where)

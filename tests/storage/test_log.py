@@ -59,10 +59,10 @@ class TestAppend:
         data = batch(START_MS)
         leader.restart_at(41)
         append(leader, data)
-        log.append_as_follower(data, read_header(data))
+        log.append_fetched(memoryview(data), [read_header(data)])
         assert (log.end_offset, contents(log)) == (42, contents(leader))
         with pytest.raises(ValueError, match="does not follow"):
-            log.append_as_follower(data, read_header(data))
+            log.append_fetched(memoryview(data), [read_header(data)])
 
     def test_a_new_epoch_is_recorded_where_it_begins(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory)
@@ -140,7 +140,7 @@ class TestRolling:
         for offset in (2**31 - 1, 2**31):
             data = batch()
             data[:8] = offset.to_bytes(8, "big")
-            log.append_as_follower(data, read_header(data))
+            log.append_fetched(memoryview(data), [read_header(data)])
         assert [segment.base_offset for segment in log.segments] == [0, 2**31]
         assert [offset for offset, _ in contents(log)] == [0, 2**31 - 1, 2**31]
 

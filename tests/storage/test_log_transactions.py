@@ -325,7 +325,8 @@ def test_a_follower_keeps_the_same_transactions(files: CrashFiles) -> None:
     log = open_log(files)
     for offset, data in enumerate([batch(producer_id=1, epoch=0, sequence=0, transactional=True), None]):
         taken = data if data is not None else marker(1, committed=False)
-        log.append_as_follower(taken, read_header(taken)._replace(base_offset=offset + 10, leader_epoch=1))
+        header = read_header(taken)._replace(base_offset=offset + 10, leader_epoch=1)
+        log.append_fetched(memoryview(taken), [header])
     assert aborted(log) == [AbortedTransaction(1, 10, 11, 12)]
 
 
@@ -334,7 +335,7 @@ def test_a_marker_that_cannot_be_read_is_not_written(files: CrashFiles) -> None:
     records = [Record(0, 1, control_key(ControlType.ABORT), b"")]
     broken = build_batch(records, producer_id=1, producer_epoch=0, control=True, transactional=True)
     with pytest.raises(CorruptionError):
-        log.append_as_follower(broken, read_header(broken))
+        log.append_fetched(memoryview(broken), [read_header(broken)])
     assert log.end_offset == 0
     assert log.size_bytes == 0
 

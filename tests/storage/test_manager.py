@@ -57,6 +57,14 @@ def test_everything_is_kept_over_a_restart(tmp_path: Path, clean: bool, threads:
     assert not list(tmp_path.glob("*/.kafka_cleanshutdown"))
 
 
+def test_the_file_that_a_running_quorum_writes_is_not_removed_with_those_of_a_crash(tmp_path: Path) -> None:
+    kept, removed = tmp_path / "metadata-recovery-point-checkpoint.tmp", tmp_path / "log-start-offset-checkpoint.tmp"
+    kept.touch()
+    removed.touch()
+    manager_on(tmp_path)
+    assert (kept.exists(), removed.exists()) == (True, False)
+
+
 def test_a_clean_stop_writes_kafkas_checkpoints(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 2)

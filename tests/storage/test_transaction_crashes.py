@@ -130,8 +130,9 @@ def test_every_crash_point(scenario: Callable[[Node], None]) -> None:
         scenario(Node(files, ledgers[-1]))
 
     for where, survival, files in crashes(run):
-        node = Node(files, ledgers[-1])
-        check(node.log, ledgers[-1], where)
+        ledger = copy.deepcopy(ledgers[-1])
+        node = Node(files, ledger)
+        check(node.log, ledger, where)
         check_transactions(node.log, where)
         check_no_leftovers(files, where)
         if survival is Survival.TORN:
@@ -169,13 +170,12 @@ def test_every_crash_point_of_a_cleaning() -> None:
     assert cleaning.clean(cleaning.make_cleaner(again)) is not None
     assert read_committed(again, again.end_offset) == [latest]
     for point in range(whole.mutation_count - start):
-        for survival in Survival:
-            files = copy.deepcopy(disk)
-            crashing = open_log(files, config=COMPACTED, recovery_point=recovery_point)
-            files.crash_at = files.mutation_count + point
-            with pytest.raises(Crash):
-                cleaning.clean(cleaning.make_cleaner(crashing))
-            files.crash(survival)
+        crashing_files = copy.deepcopy(disk)
+        crashing = open_log(crashing_files, config=COMPACTED, recovery_point=recovery_point)
+        crashing_files.crash_at = crashing_files.mutation_count + point
+        with pytest.raises(Crash):
+            cleaning.clean(cleaning.make_cleaner(crashing))
+        for survival, files in crashing_files.after_crash():
             found = open_log(files, config=COMPACTED, recovery_point=recovery_point)
             seen = read_committed(found, found.end_offset)
             assert set(seen) <= set(visible_of(history, 0, found.end_offset)), (point, survival)

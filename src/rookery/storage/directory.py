@@ -28,11 +28,25 @@ class LogDirectory:
     numbers issued before it. A thousand new partitions cost one sync of their parent, not a thousand.
     """
 
-    __slots__ = ("_names", "_names_lock", "_names_synced", "checkpoint_lock", "failure", "partition_count", "path")
+    __slots__ = (
+        "_names",
+        "_names_lock",
+        "_names_synced",
+        "checkpoint_lock",
+        "failure",
+        "is_cordoned",
+        "on_failure",
+        "partition_count",
+        "path",
+    )
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Whether it gets no new partitions while there are other directories (KIP-1066).
+        self.is_cordoned = False
         self.failure: str | None = None
+        # Called after the directory has failed, in the thread that noticed it.
+        self.on_failure: Callable[[], object] | None = None
         # Maintained by the manager: a new partition goes to the directory with the fewest.
         self.partition_count = 0
         # The event loop and worker threads both write checkpoints, to a temporary file that is then renamed: two
@@ -71,6 +85,8 @@ class LogDirectory:
         if self.failure is None:
             self.failure = str(error)
             logger.error("log directory is offline", directory=str(self.path), error=str(error))
+            if self.on_failure is not None:
+                self.on_failure()
         return StorageError(f"log directory {self.path} is offline: {error}")
 
 

@@ -57,6 +57,12 @@ class LeaderEpochs:
         slot = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[slot - 1].epoch if slot else NO_LEADER_EPOCH
 
+    def clear(self) -> None:
+        """Drop all epochs."""
+        if self._entries:
+            self._entries.clear()
+            self.version += 1
+
     def truncate_from_end(self, end_offset: Offset) -> None:
         """Drop the epochs that begin at or after the new end."""
         while self._entries and self._entries[-1].start_offset >= end_offset:

@@ -15,74 +15,38 @@ Crash safety depends on the order of a few steps; `tests/storage/test_crash_poin
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rookery.base.clock import Clock
-from rookery.base.errors import StorageError
-from rookery.base.files import File, Files
-from rookery.base.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition
+from rookery.base.files import Files
+from rookery.base.types import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+    TopicId,
+    TopicPartition,
+)
 from rookery.records.batch import BatchHeader, stamp
+from rookery.records.control import EndMarker
 from rookery.storage import recovery, replacement, retention, timestamps
 from rookery.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory, guarded
-from rookery.storage.epochs import LeaderEpochs
-from rookery.storage.flush import FlushJob, Unsynced
 from rookery.storage.log_reader import LogRead, read_end_offset, read_segments
+from rookery.storage.log_state import LogState
 from rookery.storage.manifest import ListedLog
-from rookery.storage.producers import ProducerStates
-from rookery.storage.roll_policy import RollPolicy
 from rookery.storage.segment import Segment
 from rookery.storage.segment_check import read_end_marker
-from rookery.storage.segments import Segments
 from rookery.storage.timestamps import TimestampOffset
 from rookery.storage.transactions import AbortedStarts
 
 
-class Log:
+class Log(LogState):
     """One partition's log; `Log.open` is the constructor to use."""
-
-    def __init__(
-        self,
-        files: Files,
-        directory: Path,
-        config: LogConfig,
-        *,
-        clock: Clock,
-        partition: TopicPartition,
-        topic_id: TopicId,
-        log_directory: LogDirectory,
-        loaded: recovery.LoadedLog,
-    ) -> None:
-        self.files = files
-        self.directory = directory
-        self.clock = clock
-        self.partition = partition
-        self.topic_id = topic_id
-        self.log_directory = log_directory
-        self.start_offset = loaded.start_offset
-        self.end_offset = loaded.end_offset
-        self.recovery_point = loaded.recovery_point
-        # Writes the recovery point to disk immediately; set by the manager, which owns the checkpoint file.
-        self.checkpoint_recovery_point: Callable[[], None] | None = None
-        self._segments = Segments(files, directory, loaded.segments, loaded.snapshots)
-        self._epochs = loaded.epochs
-        self._producers = loaded.producers
-        self._latest_epoch: LeaderEpoch | None = None
-        # A process that was killed may not have synced the name of the log's directory; `close` does not sync an empty
-        # log.
-        may_be_unnamed = loaded.is_new or loaded.is_dirty or not loaded.end_offset
-        self._unsynced = Unsynced(loaded.unsynced, own_name=log_directory.number_name() if may_be_unnamed else None)
-        self._unsynced.snapshots = loaded.unsynced_snapshots
-        # The segments that `replace_segments` is about to replace: the manifest must no longer list their sizes.
-        self.replaced: Sequence[Segment] = ()
-        # Whether `close` has anything to write.
-        self._is_dirty = loaded.is_dirty
-        self.is_closed = False
-        self._last_flush_ms = clock.now_ms()
-        self._unflushed_messages = self.end_offset - self.recovery_point
-        self.update_config(config)
 
     @classmethod
     def open(
@@ -141,68 +105,6 @@ class Log:
             log.flush()
         return log
 
-    def __repr__(self) -> str:
-        return f"Log({self.partition}, {self.start_offset}..{self.end_offset})"
-
-    # State
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Oldest first; the last one is active. The caller must not change the list."""
-        return self._segments.all
-
-    @property
-    def size_bytes(self) -> int:
-        # Not a guarded property: compiled by mypyc, a property with a second decorator returns the bound method.
-        return self._sum_sizes()
-
-    @guarded
-    def _sum_sizes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments.all)
-
-    @property
-    def max_timestamp_ms(self) -> TimestampMs:
-        return max(segment.max_timestamp_ms for segment in self._segments.all)
-
-    @property
-    def generation(self) -> int:
-        """Counts truncations; a worker compares it to see whether what it has read is still part of the log."""
-        return self._unsynced.generation
-
-    @property
-    def producers(self) -> ProducerStates:
-        return self._producers if self._producers is not None else self._load_producers()
-
-    @property
-    def epochs(self) -> LeaderEpochs:
-        return self._epochs if self._epochs is not None else self._load_epochs()
-
-    @guarded
-    def _load_producers(self) -> ProducerStates:
-        self._producers = recovery.load_producers(self.files, self.directory, self._loaded_view())
-        return self._producers
-
-    @guarded
-    def _load_epochs(self) -> LeaderEpochs:
-        self._epochs = recovery.load_epochs(self.files, self.directory, self._loaded_view())
-        return self._epochs
-
-    @property
-    def needs_flush(self) -> bool:
-        """Whether `flush.messages` were appended since the last flush: flush before acknowledging more."""
-        return self._unflushed_messages >= self.config.flush_messages
-
-    def flush_is_due(self, now_ms: TimestampMs) -> bool:
-        """Return whether `flush.ms` has passed with unflushed records, or sealed segments wait to be synced."""
-        if self._unsynced.sealed:
-            return True
-        return self.end_offset > self.recovery_point and now_ms - self._last_flush_ms >= self.config.flush_ms
-
-    def update_config(self, config: LogConfig) -> None:
-        self.config = config
-        self._rolling = RollPolicy(self.partition, config, self.clock)
-        self._segments.active.index_interval_bytes = config.index_interval_bytes
-
     # Appending
 
     def append(self, data: bytearray | memoryview, header: BatchHeader, *, leader_epoch: LeaderEpoch) -> Offset:
@@ -215,11 +117,69 @@ class Log:
         self._write(data, header, base_offset, leader_epoch)
         return base_offset
 
-    def append_as_follower(self, data: bytearray | memoryview | bytes, header: BatchHeader) -> None:
-        """Append a batch as the leader stamped it; compaction on the leader may have left gaps between batches."""
-        if header.base_offset < self.end_offset:
+    def append_fetched(self, data: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Append batches that fill `data` as the leader stamped them; `read_fetched` has checked them.
+
+        Batches of one segment are written with one call. Compaction on the leader may have left gaps between batches.
+        """
+        if self.log_directory.failure is not None or self.is_closed:
+            raise self.unavailable_error()
+        if headers[0].base_offset < self.end_offset:
+            self._begin_inside(headers[0])
+        run: list[BatchHeader] = []
+        start = position = 0
+        for header in headers:
+            segment = self._segments.active
+            if run and (not segment.size_bytes or self._rolling.counts_entries):
+                # Whether the next batch needs a new segment depends on what is noted when this one is written.
+                self._write_run(data[start:position], run)
+                start, run = position, []
+            following = position + header.size_bytes
+            if self._rolling.must_roll(segment, following - start, header.last_offset, header.max_timestamp_ms):
+                if run:
+                    self._write_run(data[start:position], run)
+                    start, run = position, []
+                self._check_fits(self.roll(), header.last_offset)
+            run.append(header)
+            position = following
+        self._write_run(data[start:position], run)
+
+    def _begin_inside(self, header: BatchHeader) -> None:
+        """Let an empty log begin with a batch that contains its start offset; after DeleteRecords the leader's does."""
+        start_offset = self.start_offset
+        if not (start_offset == self.end_offset <= header.last_offset):
             raise ValueError(f"batch at {header.base_offset} does not follow {self.end_offset} in {self.partition}")
-        self._write(data, header, header.base_offset, header.leader_epoch)
+        self.restart_at(header.base_offset)
+        self.start_offset = start_offset
+
+    @guarded
+    def _write_run(self, data: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Write batches of the active segment, and note their epochs, producers and transactions."""
+        producers, segment = self.producers, self._segments.active
+        markers: dict[Offset, EndMarker | None] = {}
+        batches: list[tuple[Buffer, Offset, TimestampMs]] = []
+        position = 0
+        for header in headers:
+            batch = data[position : position + header.size_bytes]
+            position += len(batch)
+            batches.append((batch, header.last_offset, header.max_timestamp_ms))
+            if header.producer_id >= 0 and header.is_control:
+                # As in `_write`: both before the write.
+                markers[header.base_offset] = read_end_marker(batch)
+                self._segments.aborted_index(segment)
+        segment.append_run(data, batches)
+        self._is_dirty = True
+        for header in headers:
+            if header.leader_epoch != self._latest_epoch and header.leader_epoch != NO_LEADER_EPOCH:
+                self._assign_epoch(header.leader_epoch, header.base_offset)
+            if header.base_offset in markers:
+                aborted = producers.end_transaction(header, markers[header.base_offset])
+                if aborted is not None:
+                    segment.aborted.append(aborted)
+            elif header.producer_id >= 0:
+                producers.update(header)
+        self._unflushed_messages += headers[-1].last_offset + 1 - self.end_offset
+        self.end_offset = headers[-1].last_offset + 1
 
     def _write(
         self, data: bytearray | memoryview | bytes, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch
@@ -240,8 +200,7 @@ class Log:
                 self._segments.aborted_index(segment)
             if self._rolling.must_roll(segment, len(data), last_offset, header.max_timestamp_ms):
                 segment = self.roll()
-                if not segment.fits(last_offset):
-                    raise ValueError(f"offset {last_offset} is too far from the end of {self.partition}")
+                self._check_fits(segment, last_offset)
             segment.append(data, last_offset, header.max_timestamp_ms)
         except OSError as error:
             raise self.log_directory.fail(error) from error
@@ -256,6 +215,10 @@ class Log:
                 segment.aborted.append(aborted)
         elif header.producer_id >= 0:
             producers.update(header, base_offset)
+
+    def _check_fits(self, segment: Segment, last_offset: Offset) -> None:
+        if not segment.fits(last_offset):
+            raise ValueError(f"offset {last_offset} is too far from the end of {self.partition}")
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
         """Let the epoch of a new leader begin at the end of the log, before it has written anything."""
@@ -289,11 +252,6 @@ class Log:
         self._segments.begin(base_offset, index_interval_bytes=interval, created_ms=self.clock.now_ms())
         self._unsynced.name_created()
         self._is_dirty = True
-
-    def _write_snapshot(self) -> None:
-        """Write a snapshot of the producers as of the end of the log."""
-        if self._segments.write_snapshot(self.end_offset, self.producers):
-            self._unsynced.snapshots.append(self.end_offset)
 
     # Reading
 
@@ -361,77 +319,6 @@ class Log:
         """Return the aborted transactions that began before `offset` and ended at or after it."""
         return self._segments.find_aborted(offset, offset)
 
-    # Flushing and closing
-
-    def flush(self) -> None:
-        """Flush in one blocking call: all three steps."""
-        job = self.prepare_flush()
-        if job is not None:
-            job.run()
-            self.finish_flush(job)
-
-    @guarded
-    def prepare_flush(self) -> FlushJob | None:
-        """Collect everything that must be synced; None if there is nothing. The first step of a flush."""
-        if self.end_offset <= self.recovery_point and not self._unsynced.has_any(self._epochs):
-            return None
-        return FlushJob(
-            self.files,
-            self.log_directory,
-            self.directory,
-            open_files=self._unsynced_files(),
-            epochs=self._epochs if self._unsynced.has_epochs(self._epochs) else None,
-            state=self._unsynced,
-            up_to=self.end_offset,
-        )
-
-    def _unsynced_files(self) -> list[File]:
-        unsynced = self._unsynced
-        files = self._segments.open_files(unsynced.sealed, unsynced.snapshots)
-        if unsynced.own_name is not None and self.topic_id != NO_TOPIC_ID:
-            files.append(self.files.open(self.directory / PARTITION_METADATA_FILE))
-        return files
-
-    def finish_flush(self, job: FlushJob) -> None:
-        """Move the recovery point to where `job` was prepared, unless the log was truncated meanwhile."""
-        if not self._unsynced.mark_synced(job):
-            return
-        self.recovery_point = max(self.recovery_point, job.up_to)
-        self._last_flush_ms = self.clock.now_ms()
-        # Flushes may overlap, and one that was prepared earlier may end last.
-        self._unflushed_messages = self.end_offset - self.recovery_point
-
-    def close(self) -> None:
-        """Write what makes the next start quick and sync everything; writes nothing if nothing has changed.
-
-        A log that has always been empty has nothing to lose: if a crash takes its files, the next start creates them
-        again.
-        """
-        if self.is_closed:
-            return
-        has_content = self.end_offset > 0 or self._unsynced.has_epochs(self._epochs)
-        if self._is_dirty and has_content and self.log_directory.is_online:
-            try:
-                self._segments.active.write_indexes()
-                self._unsynced.sealed.append(self._segments.active)
-                self._write_snapshot()
-            except OSError as error:
-                raise self.log_directory.fail(error) from error
-            self.flush()
-            self._is_dirty = False
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Close without writing, as when the partition is deleted. Fetches in progress keep their open files."""
-        self.is_closed = True
-        for segment in self._segments.all:
-            segment.release()
-
-    def expire_producers(self, now_ms: TimestampMs, expiration_ms: int) -> None:
-        """Drop the states of expired producers; states that nothing has loaded yet are not loaded for this."""
-        if self._producers is not None and self._producers.expire(now_ms, expiration_ms):
-            self._is_dirty = True
-
     # Truncation
 
     @guarded
@@ -439,6 +326,11 @@ class Log:
         """Remove all records from the batch that holds `offset` to the end."""
         if offset < self.end_offset:
             (self._truncate_to if offset > self.start_offset else self._restart_at)(offset)
+        else:
+            # An epoch in which this node led and wrote nothing begins at the end of the log. If it stayed, the next
+            # leader, which does not know it, would ask for the same truncation for ever.
+            self.epochs.truncate_from_end(self.end_offset)
+            self._latest_epoch = None
 
     @guarded
     def restart_at(self, offset: Offset) -> None:
@@ -473,6 +365,9 @@ class Log:
         self._segments.drop_from(0)
         self._add_segment(offset)
         self.start_offset = self.end_offset = self.recovery_point = offset
+        # The epochs of the removed records: a leader would be asked for the end of one that its own log no longer has,
+        # and report a divergence that no truncation of an empty log can resolve.
+        self.epochs.clear()
         self._finish_truncation()
 
     def _prepare_truncation(self, offset: Offset) -> None:
@@ -586,13 +481,3 @@ class Log:
         self.replaced = ()
         self._unsynced.keep_only(self._segments.all[:-1], self._segments.snapshots)
         self._is_dirty = True
-
-    # Helpers
-
-    def _loaded_view(self) -> recovery.LogView:
-        found = self._segments
-        return recovery.LogView(found.all, found.snapshots, self.start_offset, self.end_offset, self.config.compacts)
-
-    def unavailable_error(self) -> StorageError:
-        """Return the error for a call on a log that is closed or whose directory is offline."""
-        return StorageError(f"{self} is closed") if self.log_directory.is_online else self.log_directory.offline_error()

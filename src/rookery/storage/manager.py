@@ -25,9 +25,10 @@ import structlog
 from rookery.base.clock import Clock
 from rookery.base.errors import CorruptionError, StartupError, StorageError
 from rookery.base.files import Files, make_synced_directory, remove_tree, replace_file
-from rookery.base.types import NO_TOPIC_ID, Offset, TimestampMs, TopicId, TopicName, TopicPartition
+from rookery.base.types import NO_BROKER_EPOCH, NO_TOPIC_ID, Offset, TimestampMs, TopicId, TopicName, TopicPartition
 from rookery.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    COMMITTED_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     START_OFFSET_FILE,
@@ -55,7 +56,6 @@ from rookery.storage.segment import Segment
 
 logger = structlog.get_logger(__name__)
 
-NO_BROKER_EPOCH = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
 _NAME_LENGTH_MAX = 255
 
@@ -108,7 +108,7 @@ class LogManager:
     ) -> None:
         """`skipped` partitions are in a log directory but managed elsewhere: the metadata log of the quorum."""
         self.files = files
-        self._clock = clock
+        self.clock = clock
         self.directories = [LogDirectory(path) for path in directories]
         self._worker_threads = worker_threads
         self._producer_expiration_ms = producer_expiration_ms
@@ -186,9 +186,11 @@ class LogManager:
         found = []
         for name in self.files.list_directory(path):
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
-                self._deleted.append((log_directory, path / name, self._clock.now_ms()))
+                self._deleted.append((log_directory, path / name, self.clock.now_ms()))
             elif name.endswith(TEMPORARY_SUFFIX):
-                self.files.remove(path / name)
+                # The quorum already runs, and its rename of this file would fail: the directory would go offline.
+                if name != COMMITTED_FILE + TEMPORARY_SUFFIX:
+                    self.files.remove(path / name)
             elif (partition := partition_of(name)) is not None and partition not in self._skipped:
                 recovery_point, listed = recovery_points.get(partition, 0), manifest.get(partition)
                 if is_clean and listed is not None and listed.recovery_point != recovery_point:
@@ -250,7 +252,7 @@ class LogManager:
                 self.files,
                 directory,
                 config,
-                clock=self._clock,
+                clock=self.clock,
                 partition=item.partition,
                 topic_id=topic_id,
                 recovery_point=item.recovery_point,
@@ -367,13 +369,13 @@ class LogManager:
             raise StorageError(f"no log directory for {partition}: {len(online)} of {len(self.directories)} are online")
         if not is_new:
             logger.warning("a partition of the cluster has no files here and starts empty", partition=str(partition))
-        log_directory = min(online, key=lambda candidate: candidate.partition_count)
+        log_directory = min(online, key=lambda candidate: (candidate.is_cordoned, candidate.partition_count))
         self._forget_checkpoints(log_directory, partition)
         log = Log.open(
             self.files,
             log_directory.path / str(partition),
             config,
-            clock=self._clock,
+            clock=self.clock,
             partition=partition,
             topic_id=topic_id,
             log_directory=log_directory,
@@ -438,7 +440,7 @@ class LogManager:
         log_directory = log.log_directory if log is not None else self._quarantined[partition].log_directory
         target = self._rename_away(partition, DELETED_DIRECTORY_SUFFIX)
         if target is not None:
-            due_ms = self._clock.now_ms() + (log.config.file_delete_delay_ms if log is not None else 0)
+            due_ms = self.clock.now_ms() + (log.config.file_delete_delay_ms if log is not None else 0)
             self._deleted.append((log_directory, target, due_ms))
         return True
 

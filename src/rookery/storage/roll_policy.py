@@ -39,6 +39,11 @@ class RollPolicy:
         self._segment: Segment | None = None
         self._newest_ms: TimestampMs | None = None
 
+    @property
+    def counts_entries(self) -> bool:
+        """Whether a segment may have to end because its indexes are full."""
+        return self._indexes_may_fill
+
     def must_roll(self, segment: Segment, size: int, last_offset: Offset, max_timestamp_ms: TimestampMs) -> bool:
         """Return whether a batch needs a new segment; an empty one accepts anything that its indexes can hold."""
         segment_size = segment.size_bytes

@@ -256,10 +256,27 @@ class Segment:
             del tail[:-_TAIL_LENGTH_KEPT]
             del self._tail_positions[:-_TAIL_LENGTH_KEPT]
 
+    def append_run(self, data: Buffer, batches: Sequence[tuple[Buffer, Offset, TimestampMs]]) -> None:
+        """Write (batch, last offset, largest timestamp) for each, which fill `data`, in one call.
+
+        After an OSError the segment is as it was before, unless undoing the write failed too.
+        """
+        position = self.size_bytes
+        try:
+            self.file.append(data)
+        except OSError:
+            self._undo_write(position)
+            raise
+        self._note_batches(position, batches)
+
     def append_batches(self, batches: Sequence[tuple[Buffer, Offset, TimestampMs]]) -> None:
         """Write (batch, last offset, largest timestamp) for each in one call; for segments that replace others."""
-        offset_index, position = self.offset_index, self.size_bytes
+        position = self.size_bytes
         self.file.append_parts([data for data, _, _ in batches])
+        self._note_batches(position, batches)
+
+    def _note_batches(self, position: int, batches: Sequence[tuple[Buffer, Offset, TimestampMs]]) -> None:
+        offset_index = self.offset_index
         for data, last_offset, max_timestamp_ms in batches:
             self._note_batch(offset_index, position, len(data), last_offset, max_timestamp_ms)
             self._tail_offsets, self._tail_positions = [last_offset], [position]

@@ -12,7 +12,7 @@ from rookery.records.batch import Codec
 from rookery.records.record import Record
 from rookery.storage.log import Log
 from rookery.storage.names import STAGE_SUFFIXES
-from tests.faults.files import Call, Crash, CrashFiles, Survival
+from tests.faults.files import Call, Crash, CrashFiles
 from tests.storage.cleaning import COMPACT, append, clean, fold, make_cleaner, open_log, read_records, seal
 
 _DIRECTORY = Path("/data")
@@ -77,8 +77,7 @@ def test_every_crash_point(cleanings_before: int) -> None:
     points = whole.mutation_count - start
     assert points > 30
     for point in range(points):
-        for survival in Survival:
-            files = _crashed(scenario, point, survival)
+        for _, files in _crashed(scenario, point).after_crash():
             log = scenario.open(files)
             scenario.check(log)
             # The next cleaning finishes the work.
@@ -87,14 +86,13 @@ def test_every_crash_point(cleanings_before: int) -> None:
             assert read_records(log) == cleaned
 
 
-def _crashed(scenario: Scenario, point: int, survival: Survival) -> CrashFiles:
+def _crashed(scenario: Scenario, point: int) -> CrashFiles:
     files = copy.deepcopy(scenario.files)
     log = scenario.open(files)
     cleaner = make_cleaner(log)
     files.crash_at = files.mutation_count + point
     with pytest.raises(Crash):
         clean(cleaner)
-    files.crash(survival)
     return files
 
 
