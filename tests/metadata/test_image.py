@@ -16,10 +16,12 @@ from rookery.metadata.image import (
     Delta,
     PartitionImage,
     TopicImage,
+    difference,
 )
 from rookery.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -29,6 +31,7 @@ from rookery.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
@@ -108,6 +111,66 @@ def test_a_change_without_a_leader_keeps_its_epoch() -> None:
         partition_epoch=1,
         directories=(B, C),
     )
+
+
+def test_eligible_leaders_and_recovery() -> None:
+    change = PartitionChangeRecord(
+        partition_id=0, topic_id=A, isr=(), elr=(1,), last_known_elr=(2,), leader=-1, leader_recovery_state=1
+    )
+    image, _ = apply(ONE_TOPIC, change)
+    changed = image.topics["a"].partitions[0]
+    assert (changed.isr, changed.elr, changed.last_known_elr) == ((), (1,), (2,))
+    assert (changed.leader, changed.recovery_state) == (-1, 1)
+    after, delta = apply(image, PartitionChangeRecord(partition_id=0, topic_id=A, isr=(1,), leader=1))
+    assert after.topics["a"].partitions[0] == replace(changed, isr=(1,), leader=1, leader_epoch=2, partition_epoch=2)
+    assert delta.changed == {A: frozenset({0})}
+
+
+@pytest.mark.parametrize("name", ["a", ""])
+def test_eligible_leaders_are_cleared(name: str) -> None:
+    image, _ = apply(ONE_TOPIC, PartitionChangeRecord(partition_id=1, topic_id=A, elr=(1,)))
+    cleared, delta = apply(image, ClearElrRecord(name))
+    assert cleared.topics["a"].partitions == {0: partition(0), 1: partition(1, partition_epoch=2)}
+    assert delta.changed == {A: frozenset({1})}
+    together, _ = apply(ONE_TOPIC, PartitionChangeRecord(partition_id=1, topic_id=A, elr=(1,)), ClearElrRecord(name))
+    assert together == cleared
+
+
+def test_clearing_an_unknown_topic_is_corruption() -> None:
+    with pytest.raises(CorruptionError):
+        apply(ONE_TOPIC, ClearElrRecord("b"))
+
+
+def test_the_directory_of_a_replica() -> None:
+    change = PartitionChangeRecord(partition_id=0, topic_id=A, replicas=(1, 2), directories=(B, C))
+    changed = apply(ONE_TOPIC, change)[0].topics["a"].partitions[0]
+    assert [changed.directory_of(node) for node in (1, 2, 3)] == [B, C, UUID(int=0)]
+    assert ONE_TOPIC.topics["a"].partitions[0].directory_of(1) == UUID(int=0), "none is recorded"
+
+
+def test_controllers() -> None:
+    record = RegisterControllerRecord(
+        controller_id=3, incarnation_id=B, endpoints=(BrokerEndpoint("CONTROLLER", "h", 1),)
+    )
+    image, delta = apply(ONE_BROKER, record)
+    assert image.controllers[3].endpoints == (BrokerEndpoint("CONTROLLER", "h", 1),)
+    assert delta.is_empty, "no component of a node follows the controllers"
+
+
+def test_a_broker_reports_its_directories() -> None:
+    broker = ONE_BROKER.brokers[1]
+    assert broker.is_active
+    assert broker.has_directory(UUID(int=0)), "an unknown directory counts as online"
+    assert not broker.has_directory(B)
+    change = BrokerRegistrationChangeRecord(
+        broker_id=1, broker_epoch=5, log_directories=(B,), cordoned_directories=(B,), in_controlled_shutdown=1
+    )
+    changed = apply(ONE_BROKER, change)[0].brokers[1]
+    assert changed.has_directory(B)
+    assert changed.cordoned_directories == (B,)
+    assert not changed.is_active
+    again = apply(apply(ONE_BROKER, change)[0], BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5))[0]
+    assert again.brokers[1] == changed, "a record without the fields changes none of them"
 
 
 def test_deleting_a_topic_deletes_its_configs() -> None:
@@ -313,6 +376,8 @@ def test_image_equals_model(steps: list[tuple[str, object]], cut: int) -> None:
     second, delta = first.apply(model.records[cut:])
     assert second == whole
     check_delta(first, second, delta)
+    assert difference(first, second) == delta
+    assert difference(second, second).is_empty
 
 
 def check_delta(before: ClusterImage, after: ClusterImage, delta: Delta) -> None:

@@ -18,8 +18,9 @@ from rookery.metadata.records import (
     TopicRecord,
     encode_record,
 )
+from tests.metadata.replay import replay
 
-A, B = UUID(int=1), UUID(int=2)
+A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 def partition(topic_id: UUID) -> PartitionRecord:
@@ -41,7 +42,7 @@ def encoded() -> list[tuple[Offset, list[bytes]]]:
 
 def test_a_replay_and_single_batches_give_the_same_image() -> None:
     replayed, stepwise = MetadataLoader(), MetadataLoader()
-    loaded = replayed.replay(encoded())
+    loaded = replay(replayed, encoded())
     for offset, records in BATCHES:
         stepwise.load(records, last_offset=offset + len(records) - 1)
     assert loaded.image is replayed.image
@@ -52,7 +53,7 @@ def test_a_replay_and_single_batches_give_the_same_image() -> None:
 
 def test_a_replay_reports_removed_topics() -> None:
     loader = MetadataLoader()
-    delta = loader.replay(encoded()).delta
+    delta = replay(loader, encoded()).delta
     assert loader.removed_topics == {A: "a"}
     assert [topic.name for topic in delta.created] == ["b"]
     assert delta.deleted == (), "it was never in a published image"
@@ -106,7 +107,7 @@ def test_a_start_publishes_the_log_as_one_change() -> None:
     metadata, deltas = MetadataPublisher(), list[Delta]()
     metadata.add(ImageListener("test", lambda _, delta: deltas.append(delta)))
     assert metadata.image == EMPTY_IMAGE
-    metadata.start(encoded())
+    asyncio.run(metadata.start(encoded()))
     (delta,) = deltas
     assert [topic.name for topic in delta.created] == ["b"]
     assert metadata.removed_topics == {A: "a"}
@@ -115,10 +116,29 @@ def test_a_start_publishes_the_log_as_one_change() -> None:
 def test_commits_continue_where_the_start_ended() -> None:
     metadata, whole = MetadataPublisher(), MetadataPublisher()
     first, second = encoded()
-    metadata.start([first])
+    asyncio.run(metadata.start([first]))
     asyncio.run(commit_all(metadata, [second]))
-    whole.start([first, second])
+    asyncio.run(whole.start([first, second]))
     assert metadata.image == whole.image
+
+
+def test_a_snapshot_replaces_the_image() -> None:
+    metadata, calls, deltas = MetadataPublisher(), list[str](), list[Delta]()
+    RecordingListener("replicas", metadata, calls)
+    metadata.add(ImageListener("test", lambda _, delta: deltas.append(delta)))
+    asyncio.run(commit_all(metadata, encoded()[:1]))
+    calls.clear()
+    snapshot: list[MetadataRecord] = [TopicRecord("b", B), partition(B), TopicRecord("c", C), partition(C)]
+    asyncio.run(metadata.replace([encode_record(record) for record in snapshot], 50))
+    assert calls == ["replicas prepares", "replicas applies", "replicas finishes"], "as for a commit"
+    assert ([topic.name for topic in deltas[-1].created], [topic.name for topic in deltas[-1].deleted]) == (
+        ["c"],
+        ["a"],
+    )
+    assert deltas[-1].changed == {}, "b is the same in both"
+    assert metadata.image == EMPTY_IMAGE.apply(snapshot, last_offset=49)[0] == metadata.finished_image
+    asyncio.run(metadata.commit(50, [encode_record(RemoveTopicRecord(C))]))
+    assert list(metadata.image.topics) == ["b"]
 
 
 def test_a_name_belongs_to_one_listener() -> None:

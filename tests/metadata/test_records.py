@@ -13,6 +13,7 @@ from rookery.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -22,6 +23,7 @@ from rookery.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
@@ -45,12 +47,14 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
             fenced=False,
             log_directories=(DIRECTORY,),
         ),
-        "0100030000000100000000000000000100000000000000020000000000000005020a504c41494e544558540a6c6f63616c686f73742384"
+        "0100040000000100000000000000000100000000000000020000000000000005020a504c41494e544558540a6c6f63616c686f73742384"
         "00000002116d657461646174612e76657273696f6e001600160003723100000100110200000000000000030000000000000004",
     ),
     (
-        RegisterBrokerRecord(broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=5, endpoints=()),
-        "0100030000000100000000000000000100000000000000020000000000000005010100010000",
+        RegisterBrokerRecord(
+            broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=5, endpoints=(), cordoned_directories=(DIRECTORY,)
+        ),
+        "010004000000010000000000000000010000000000000002000000000000000501010001000101110200000000000000030000000000000004",
     ),
     (UnregisterBrokerRecord(1, 5), "01010000000001000000000000000500"),
     (TopicRecord("orders", TOPIC_ID), "010200076f72646572730000000000000001000000000000000200"),
@@ -66,9 +70,11 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
             leader_epoch=7,
             partition_epoch=9,
             directories=(DIRECTORY, UUID(int=0)),
+            elr=(2,),
+            last_known_elr=(1,),
         ),
-        "010301000000020000000000000001000000000000000203000000010000000202000000010102000000020000000100000007000000"
-        "0903000000000000000300000000000000040000000000000000000000000000000001000101",
+        "010302000000020000000000000001000000000000000203000000010000000202000000010102000000020000000100000007000000"
+        "09030000000000000003000000000000000400000000000000000000000000000000030001010105020000000202050200000001",
     ),
     (
         ConfigRecord(2, "orders", "retention.ms", "1000"),
@@ -86,13 +92,16 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
             adding_replicas=(),
             leader_recovery_state=0,
             directories=(DIRECTORY, DIRECTORY),
+            elr=(2,),
+            last_known_elr=(),
         ),
-        "01050100000002000000000000000100000000000000020700090300000001000000020104000000020209030000000200000001030502"
-        "000000010401010501000821030000000000000003000000000000000400000000000000030000000000000004",
+        "01050200000002000000000000000100000000000000020900090300000001000000020104000000020209030000000200000001030502"
+        "0000000104010105010006050200000002070101082103000000000000000300000000000000040000000000000003000000000000"
+        "0004",
     ),
     (
         PartitionChangeRecord(partition_id=2, topic_id=TOPIC_ID, leader=1),
-        "010501000000020000000000000001000000000000000201010400000001",
+        "010502000000020000000000000001000000000000000201010400000001",
     ),
     (FenceBrokerRecord(1, 5), "01070000000001000000000000000500"),
     (UnfenceBrokerRecord(1, 5), "01080000000001000000000000000500"),
@@ -101,10 +110,27 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
     (ProducerIdsRecord(1, 5, 1000), "010f0000000001000000000000000500000000000003e800"),
     (
         BrokerRegistrationChangeRecord(
-            broker_id=1, broker_epoch=5, fenced=-1, in_controlled_shutdown=1, log_directories=(DIRECTORY,)
+            broker_id=1,
+            broker_epoch=5,
+            fenced=-1,
+            in_controlled_shutdown=1,
+            log_directories=(DIRECTORY,),
+            cordoned_directories=(DIRECTORY,),
         ),
-        "011102000000010000000000000005030001ff01010102110200000000000000030000000000000004",
+        "011103000000010000000000000005040001ff0101010211020000000000000003000000000000000403110200000000000000030000"
+        "000000000004",
     ),
+    (
+        RegisterControllerRecord(
+            controller_id=3,
+            incarnation_id=TOPIC_ID,
+            endpoints=(BrokerEndpoint("CONTROLLER", "localhost", 9093),),
+            features=(BrokerFeature("kraft.version", 0, 1),),
+        ),
+        "011b00000000030000000000000001000000000000000200020b434f4e54524f4c4c45520a6c6f63616c686f73742385000000020e6b"
+        "726166742e76657273696f6e000000010000",
+    ),
+    (ClearElrRecord("orders"), "011c00076f726465727300"),
     (NoOpRecord(), "01140000"),
 ]
 
@@ -120,6 +146,39 @@ OLDER: list[tuple[str, MetadataRecord]] = [
         ),
     ),
 ]
+
+
+# The records of a cluster whose `metadata.version` is 22.
+AT_LEVEL_22: list[tuple[MetadataRecord, str]] = [
+    (
+        RegisterBrokerRecord(broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=5, endpoints=()),
+        "0100030000000100000000000000000100000000000000020000000000000005010100010000",
+    ),
+    (
+        PartitionRecord(
+            partition_id=2, topic_id=TOPIC_ID, replicas=(1,), isr=(1,), leader=1, leader_epoch=7, partition_epoch=9
+        ),
+        "01030100000002000000000000000100000000000000020200000001020000000101010000000100000007000000090100",
+    ),
+    (
+        PartitionChangeRecord(partition_id=2, topic_id=TOPIC_ID, leader=1),
+        "010501000000020000000000000001000000000000000201010400000001",
+    ),
+    (
+        BrokerRegistrationChangeRecord(
+            broker_id=1, broker_epoch=5, fenced=-1, in_controlled_shutdown=1, log_directories=(DIRECTORY,)
+        ),
+        "011102000000010000000000000005030001ff01010102110200000000000000030000000000000004",
+    ),
+    (NoOpRecord(), "01140000"),
+]
+
+
+@pytest.mark.parametrize(("record", "golden"), AT_LEVEL_22)
+def test_a_cluster_of_a_lower_level_gets_older_versions(record: MetadataRecord, golden: str) -> None:
+    assert encode_record(record, metadata_version=22).hex() == golden
+    assert decode_record(bytes.fromhex(golden)) == record
+    assert encode_record(record, metadata_version=30) == encode_record(record)
 
 
 def test_every_type_has_golden_bytes() -> None:

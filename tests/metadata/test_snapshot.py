@@ -19,16 +19,18 @@ from rookery.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     encode_record,
 )
 from rookery.metadata.snapshot import snapshot_records, snapshot_values
+from tests.metadata.replay import replay
 from tests.metadata.test_image import STEPS, A, B, Model
 
 FULL: tuple[MetadataRecord, ...] = (
     FeatureLevelRecord("group.version", 0),
-    FeatureLevelRecord("metadata.version", 22),
+    FeatureLevelRecord("metadata.version", 30),
     RegisterBrokerRecord(
         broker_id=1,
         incarnation_id=A,
@@ -39,10 +41,15 @@ FULL: tuple[MetadataRecord, ...] = (
         fenced=False,
         in_controlled_shutdown=True,
         log_directories=(B,),
+        cordoned_directories=(B,),
+    ),
+    RegisterControllerRecord(
+        controller_id=1, incarnation_id=B, endpoints=(BrokerEndpoint("CONTROLLER", "h", 9093),), features=()
     ),
     TopicRecord("orders", A),
     PartitionRecord(partition_id=0, topic_id=A, replicas=(1, 2), isr=(1,), leader=1, directories=(B, UUID(int=0))),
     PartitionChangeRecord(partition_id=0, topic_id=A, leader=2, adding_replicas=(3,), removing_replicas=(1,)),
+    PartitionChangeRecord(partition_id=0, topic_id=A, elr=(2,), last_known_elr=(1,), leader_recovery_state=1),
     TopicRecord("empty", B),
     ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "1"),
     ConfigRecord(ResourceType.BROKER, "", "log.cleaner.threads", "2"),
@@ -52,7 +59,7 @@ FULL: tuple[MetadataRecord, ...] = (
 
 def through_a_snapshot(image: ClusterImage) -> ClusterImage:
     loader = MetadataLoader()
-    return loader.replay([], snapshot=snapshot_values(image), snapshot_end=image.offset + 1).image
+    return replay(loader, [], snapshot=snapshot_values(image), snapshot_end=image.offset + 1).image
 
 
 def test_every_kind_of_thing_is_in_it() -> None:
@@ -68,7 +75,7 @@ def test_the_empty_image_has_no_records() -> None:
 def test_the_metadata_version_comes_first() -> None:
     image, _ = EMPTY_IMAGE.apply(FULL)
     first, second, *_ = snapshot_records(image)
-    assert first == FeatureLevelRecord("metadata.version", 22)
+    assert first == FeatureLevelRecord("metadata.version", 30)
     assert second == FeatureLevelRecord("group.version", 0)
 
 
@@ -83,10 +90,10 @@ def test_a_snapshot_and_the_rest_of_the_log_give_what_the_whole_log_gives(
     cut = min(cut, len(records))
     values = [[encode_record(record)] for record in records]
     whole, partial = MetadataLoader(), MetadataLoader()
-    whole.replay(enumerate(values))
+    replay(whole, enumerate(values))
     head, _ = EMPTY_IMAGE.apply(records[:cut], last_offset=cut - 1)
     tail = [(offset, value) for offset, value in enumerate(values) if offset >= cut]
-    partial.replay(tail, snapshot=snapshot_values(head), snapshot_end=cut)
+    replay(partial, tail, snapshot=snapshot_values(head), snapshot_end=cut)
     assert partial.image == whole.image
     assert through_a_snapshot(whole.image) == whole.image
     removed = {record.topic_id for record in records[cut:] if isinstance(record, RemoveTopicRecord)}
@@ -96,3 +103,9 @@ def test_a_snapshot_and_the_rest_of_the_log_give_what_the_whole_log_gives(
 def test_a_level_of_zero_and_an_unknown_offset_stay() -> None:
     image, _ = EMPTY_IMAGE.apply([FeatureLevelRecord("group.version", 0)])
     assert replace(through_a_snapshot(image), offset=-1) == image
+
+
+def test_a_snapshot_has_the_record_versions_of_its_level() -> None:
+    image, _ = EMPTY_IMAGE.apply([FeatureLevelRecord("metadata.version", 22), TopicRecord("orders", A)])
+    image, _ = image.apply([PartitionRecord(partition_id=0, topic_id=A, replicas=(1,), isr=(1,), leader=1)])
+    assert [(value[1], value[2]) for value in snapshot_values(image)] == [(12, 0), (2, 0), (3, 1)], "types, versions"

@@ -174,7 +174,10 @@ def test_memory_does_not_grow_with_the_number_of_records() -> None:
         finally:
             tracemalloc.stop()
 
-    one_step, five_steps = peak_bytes(RECORDS_PER_SLICE + 1), peak_bytes(5 * RECORDS_PER_SLICE)
+    # Other threads of the process may allocate memory during a measurement, but hardly during each of them.
+    one_step, five_steps = (
+        min(peak_bytes(count) for _ in range(3)) for count in (RECORDS_PER_SLICE + 1, 5 * RECORDS_PER_SLICE)
+    )
     assert five_steps < 2 * one_step
 
 

@@ -7,11 +7,12 @@ At start the newest snapshot and the log after it are replayed, as one change of
 loaded batch by batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from rookery.base.types import Offset, TopicId, TopicName
-from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, ImageChanges, difference
 from rookery.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord, decode_record
 
 
@@ -35,37 +36,55 @@ class MetadataLoader:
 
     def load(self, records: Iterable[MetadataRecord], *, last_offset: Offset) -> Loaded:
         """Apply the records of one batch; `last_offset` is the offset of its last record."""
-        loaded = Loaded(*self.image.apply(records, last_offset=last_offset))
+        changes = self.begin()
+        for record in records:
+            changes.apply(record)
+        return self.finish(changes, last_offset=last_offset)
+
+    def begin(self) -> ImageChanges:
+        """Begin to load a batch. The caller applies its records, in slices if there are many, then calls `finish`."""
+        return ImageChanges(self.image)
+
+    def finish(self, changes: ImageChanges, *, last_offset: Offset) -> Loaded:
+        loaded = Loaded(*changes.build(last_offset))
         self.image = loaded.image
         return loaded
+
+    def begin_snapshot(self) -> ImageChanges:
+        """Begin to load a snapshot that replaces the image, as `begin` does; `finish_snapshot` ends it."""
+        return ImageChanges(EMPTY_IMAGE)
+
+    def finish_snapshot(self, changes: ImageChanges, *, last_offset: Offset) -> Loaded:
+        """Continue with the image of the snapshot. The delta is the difference from the image before."""
+        before = self.image
+        self.image, _ = changes.build(last_offset)
+        return Loaded(self.image, difference(before, self.image))
 
     def replay(
         self,
         batches: Iterable[tuple[Offset, Sequence[bytes]]],
         *,
-        snapshot: Iterable[bytes] = (),
+        snapshot: Sequence[bytes] = (),
         snapshot_end: Offset = 0,
-    ) -> Loaded:
-        """Apply the records of a snapshot, and all batches of the log after it, as one change.
+    ) -> Generator[None, None, Loaded]:
+        """Apply the records of a snapshot, and all batches of the log after it, as one change; one step per record.
 
         A batch is the offset of its first record, and its records. The snapshot replaces the log before
         `snapshot_end`.
         """
-        records = list(map(decode_record, snapshot))
-        last_offset = snapshot_end - 1
-        for base_offset, values in batches:
-            records.extend(map(decode_record, values))
-            last_offset = base_offset + len(values) - 1
-        self.removed_topics = _find_removed(records)
-        return self.load(records, last_offset=last_offset)
-
-
-def _find_removed(records: Iterable[MetadataRecord]) -> dict[TopicId, TopicName]:
-    names: dict[TopicId, TopicName] = {}
-    removed: dict[TopicId, TopicName] = {}
-    for record in records:
-        if isinstance(record, TopicRecord):
-            names[record.topic_id] = record.name
-        elif isinstance(record, RemoveTopicRecord):
-            removed[record.topic_id] = names[record.topic_id]
-    return removed
+        changes, last_offset = self.begin(), snapshot_end - 1
+        names: dict[TopicId, TopicName] = {}
+        removed: dict[TopicId, TopicName] = {}
+        for base_offset, values in chain([(0, snapshot)], batches):
+            for value in values:
+                record = decode_record(value)
+                changes.apply(record)
+                if isinstance(record, TopicRecord):
+                    names[record.topic_id] = record.name
+                elif isinstance(record, RemoveTopicRecord):
+                    removed[record.topic_id] = names[record.topic_id]
+                yield
+            if values is not snapshot:
+                last_offset = base_offset + len(values) - 1
+        self.removed_topics = removed
+        return self.finish(changes, last_offset=last_offset)

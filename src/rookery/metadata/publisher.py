@@ -4,20 +4,21 @@ The quorum passes committed records to `MetadataPublisher.commit`, on every node
 not. The loader builds an image from them, and the listeners get it in the order in which they were added: replicas
 before coordinators, because a coordinator reads the log of a partition that must exist.
 
-A change of many partitions is published in slices. Records are decoded in slices, and listeners do the work that grows
-with the partitions before the image becomes visible (`prepare`) or after it (`finish`). Making it visible is one step:
-a request sees either the old image everywhere or the new one. `commit` calls must not overlap.
+A change of many partitions is published in slices. Records are decoded and applied in slices, and listeners do the
+work that grows with the partitions before the image becomes visible (`prepare`) or after it (`finish`). Making it
+visible is one step: a request sees either the old image everywhere or the new one. `commit` calls must not overlap.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple, TypeAlias
 
 from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
 from rookery.base.slices import Slices
 from rookery.base.types import Offset, TopicId, TopicName
-from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, ImageChanges
 from rookery.metadata.loader import Loaded, MetadataLoader
-from rookery.metadata.records import MetadataRecord, decode_record
+from rookery.metadata.records import decode_record
 
 Apply: TypeAlias = Callable[[ClusterImage, Delta], None]
 Prepare: TypeAlias = Callable[[ClusterImage, Delta], Awaitable[None]]
@@ -70,26 +71,50 @@ class MetadataPublisher:
         assert listener.name not in self.listener_names, f"the listener {listener.name} was added twice"
         self._listeners.append(listener)
 
-    def start(
+    async def start(
         self,
         batches: Iterable[tuple[Offset, Sequence[bytes]]],
         *,
-        snapshot: Iterable[bytes] = (),
+        snapshot: Sequence[bytes] = (),
         snapshot_end: Offset = 0,
     ) -> None:
         """Replay a snapshot and the log after it; see `MetadataLoader.replay`.
 
         Listeners get it as one change of the empty cluster, without `prepare` and `finish`.
         """
-        self._make_visible(self._loader.replay(batches, snapshot=snapshot, snapshot_end=snapshot_end))
+        steps = self._loader.replay(batches, snapshot=snapshot, snapshot_end=snapshot_end)
+        for step_count in count(1):
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._make_visible(end.value)
+                break
+            if step_count % METADATA_RECORDS_PER_SLICE == 0:
+                await self._slices.pause()
         self._finished_image = self._image
 
     async def commit(self, base_offset: Offset, values: Sequence[bytes]) -> None:
         """Load the records of a committed batch and publish the image; returns when all listeners have finished."""
-        records: list[MetadataRecord] = []
+        changes = self._loader.begin()
+        await self._apply(changes, values)
+        await self._publish(self._loader.finish(changes, last_offset=base_offset + len(values) - 1))
+
+    async def replace(self, snapshot: Sequence[bytes], end_offset: Offset) -> None:
+        """Load the records of a snapshot that replaces the log before `end_offset`, and publish its image.
+
+        A follower that was away for long downloads a snapshot in place of the records it missed. Listeners get the
+        difference from the image before as one change.
+        """
+        changes = self._loader.begin_snapshot()
+        await self._apply(changes, snapshot)
+        await self._publish(self._loader.finish_snapshot(changes, last_offset=end_offset - 1))
+
+    async def _apply(self, changes: ImageChanges, values: Sequence[bytes]) -> None:
         async for some in self._slices.of(values, METADATA_RECORDS_PER_SLICE):
-            records.extend(map(decode_record, some))
-        loaded = self._loader.load(records, last_offset=base_offset + len(values) - 1)
+            for value in some:
+                changes.apply(decode_record(value))
+
+    async def _publish(self, loaded: Loaded) -> None:
         for listener in self._listeners:
             if listener.prepare is not None:
                 await listener.prepare(*loaded)

@@ -3,6 +3,9 @@
 The value of a record is: frame version (1), api key and version as unsigned varints, then the fields, then the tagged
 fields. `docs/formats/metadata-log.md` has a worked example. The fields have the same meaning as in Kafka; `image` has
 the effect of each record on the cluster.
+
+The version of a record depends on the cluster's `metadata.version`: a node that supports only a lower level must be
+able to read the log. A field that a version lacks has its default value in a cluster of that level.
 """
 
 from typing import ClassVar, TypeAlias
@@ -19,6 +22,9 @@ _NODE_IDS = structures.array(structures.INT32)
 _UUIDS = structures.array(structures.UUID)
 
 SAME_LEADER: NodeId = -2
+SAME_RECOVERY_STATE = -1
+# The newest `metadata.version`, Kafka's 4.3-IV0.
+METADATA_VERSION_MAX = 30
 # Stands for a replica's directory that the controller does not know (KIP-858).
 UNASSIGNED_DIRECTORY = UUID(int=0)
 
@@ -59,7 +65,7 @@ class BrokerFeature:
 class RegisterBrokerRecord:
     API_KEY: ClassVar = 0
     SCHEMA: ClassVar = Schema(
-        3,
+        4,
         (
             Field("broker_id", structures.INT32),
             Field("is_migrating", structures.BOOL, since=2),
@@ -71,6 +77,7 @@ class RegisterBrokerRecord:
             Field("fenced", structures.BOOL),
             Field("in_controlled_shutdown", structures.BOOL, since=1),
             Field("log_directories", _UUIDS, since=3, tag=0),
+            Field("cordoned_directories", _UUIDS, since=4, tag=1),
         ),
     )
     broker_id: NodeId
@@ -83,6 +90,8 @@ class RegisterBrokerRecord:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     log_directories: tuple[UUID, ...] = ()
+    # None until the broker's first heartbeat.
+    cordoned_directories: tuple[UUID, ...] | None = None
 
 
 @value_class
@@ -103,9 +112,11 @@ class TopicRecord:
 
 @value_class(kw_only=True)
 class PartitionRecord:
+    """A new partition, or the state of one in a snapshot. `elr` and `last_known_elr` of None stand for empty ones."""
+
     API_KEY: ClassVar = 3
     SCHEMA: ClassVar = Schema(
-        1,
+        2,
         (
             Field("partition_id", structures.INT32),
             Field("topic_id", structures.UUID),
@@ -118,6 +129,8 @@ class PartitionRecord:
             Field("leader_epoch", structures.INT32),
             Field("partition_epoch", structures.INT32),
             Field("directories", _UUIDS, since=1),
+            Field("elr", _NODE_IDS, since=2, tag=1),
+            Field("last_known_elr", _NODE_IDS, since=2, tag=2),
         ),
     )
     partition_id: PartitionIndex
@@ -131,15 +144,17 @@ class PartitionRecord:
     leader_epoch: LeaderEpoch = 0
     partition_epoch: int = 0
     directories: tuple[UUID, ...] = ()
+    elr: tuple[NodeId, ...] | None = None
+    last_known_elr: tuple[NodeId, ...] | None = None
 
 
 @value_class(kw_only=True)
 class PartitionChangeRecord:
-    """A change of a partition. Fields that are None, or `SAME_LEADER`, keep their value."""
+    """A change of a partition. Fields that are None, `SAME_LEADER` or `SAME_RECOVERY_STATE` keep their value."""
 
     API_KEY: ClassVar = 5
     SCHEMA: ClassVar = Schema(
-        1,
+        2,
         (
             Field("partition_id", structures.INT32),
             Field("topic_id", structures.UUID),
@@ -149,6 +164,8 @@ class PartitionChangeRecord:
             Field("removing_replicas", _NODE_IDS, tag=3),
             Field("adding_replicas", _NODE_IDS, tag=4),
             Field("leader_recovery_state", structures.INT8, tag=5),
+            Field("elr", _NODE_IDS, since=2, tag=6),
+            Field("last_known_elr", _NODE_IDS, since=2, tag=7),
             Field("directories", _UUIDS, since=1, tag=8),
         ),
     )
@@ -159,8 +176,10 @@ class PartitionChangeRecord:
     replicas: tuple[NodeId, ...] | None = None
     removing_replicas: tuple[NodeId, ...] | None = None
     adding_replicas: tuple[NodeId, ...] | None = None
-    leader_recovery_state: int = -1
+    leader_recovery_state: int = SAME_RECOVERY_STATE
     directories: tuple[UUID, ...] | None = None
+    elr: tuple[NodeId, ...] | None = None
+    last_known_elr: tuple[NodeId, ...] | None = None
 
 
 @value_class
@@ -235,18 +254,19 @@ class BrokerRegistrationChangeRecord:
     """A change of a broker's registration.
 
     `fenced`: 1 fences the broker, -1 unfences it, 0 changes nothing. `in_controlled_shutdown`: 1 begins the shutdown, 0
-    changes nothing.
+    changes nothing. `log_directories` are those that are online; empty if they did not change.
     """
 
     API_KEY: ClassVar = 17
     SCHEMA: ClassVar = Schema(
-        2,
+        3,
         (
             Field("broker_id", structures.INT32),
             Field("broker_epoch", structures.INT64),
             Field("fenced", structures.INT8, tag=0),
             Field("in_controlled_shutdown", structures.INT8, since=1, tag=1),
             Field("log_directories", _UUIDS, since=2, tag=2),
+            Field("cordoned_directories", _UUIDS, since=3, tag=3),
         ),
     )
     broker_id: NodeId
@@ -254,6 +274,36 @@ class BrokerRegistrationChangeRecord:
     fenced: int = 0
     in_controlled_shutdown: int = 0
     log_directories: tuple[UUID, ...] = ()
+    cordoned_directories: tuple[UUID, ...] | None = None
+
+
+@value_class(kw_only=True)
+class RegisterControllerRecord:
+    API_KEY: ClassVar = 27
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("controller_id", structures.INT32),
+            Field("incarnation_id", structures.UUID),
+            Field("is_migration_ready", structures.BOOL),
+            Field("endpoints", structures.array(structures.structure(BrokerEndpoint))),
+            Field("features", structures.array(structures.structure(BrokerFeature))),
+        ),
+    )
+    controller_id: NodeId
+    incarnation_id: UUID
+    is_migration_ready: bool = False
+    endpoints: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+
+
+@value_class
+class ClearElrRecord:
+    """Empties the eligible leader replicas of a topic's partitions, or of all topics if the name is empty."""
+
+    API_KEY: ClassVar = 28
+    SCHEMA: ClassVar = Schema(0, (Field("topic_name", structures.STRING),))
+    topic_name: TopicName
 
 
 @value_class
@@ -275,6 +325,8 @@ MetadataRecord: TypeAlias = (
     | FeatureLevelRecord
     | ProducerIdsRecord
     | BrokerRegistrationChangeRecord
+    | RegisterControllerRecord
+    | ClearElrRecord
     | NoOpRecord
 )
 
@@ -282,12 +334,26 @@ RECORD_TYPES: tuple[type[MetadataRecord], ...] = MetadataRecord.__args__
 _TYPES_BY_KEY = {kind.API_KEY: kind for kind in RECORD_TYPES}
 
 
-def encode_record(record: MetadataRecord) -> bytes:
-    """Return the value of the log record for `record`."""
+# The record versions of lower levels of `metadata.version`: the level that brought the next version, and the version
+# below it. The types that are not listed have one version at all supported levels.
+_OLDER_VERSIONS: dict[type[MetadataRecord], tuple[int, int]] = {
+    RegisterBrokerRecord: (30, 3),
+    BrokerRegistrationChangeRecord: (30, 2),
+    PartitionRecord: (23, 1),
+    PartitionChangeRecord: (23, 1),
+}
+
+
+def encode_record(record: MetadataRecord, *, metadata_version: int = METADATA_VERSION_MAX) -> bytes:
+    """Return the value of the log record for `record`, in the version that the cluster's `metadata_version` has."""
+    version = record.SCHEMA.version
+    if metadata_version < METADATA_VERSION_MAX:
+        level, older = _OLDER_VERSIONS.get(type(record), (0, version))
+        version = older if metadata_version < level else version
     out = bytearray((_FRAME_VERSION,))
     wire.write_varint(out, record.API_KEY)
-    wire.write_varint(out, record.SCHEMA.version)
-    structures.write_fields(out, record)
+    wire.write_varint(out, version)
+    structures.write_fields(out, record, version=version)
     return bytes(out)
 
 

@@ -7,8 +7,8 @@ later records are to be read; a topic before its partitions, because a partition
 
 from collections.abc import Iterator
 
-from rookery.metadata.features import METADATA_VERSION
-from rookery.metadata.image import BrokerImage, ClusterImage, TopicImage
+from rookery.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
+from rookery.metadata.image import BrokerImage, ClusterImage, ControllerImage, TopicImage
 from rookery.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -16,6 +16,7 @@ from rookery.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     TopicRecord,
     encode_record,
 )
@@ -26,7 +27,9 @@ _NO_BROKER = -1
 
 def snapshot_values(image: ClusterImage) -> Iterator[bytes]:
     """Yield the encoded records of `image`, in an order in which they can be replayed."""
-    return map(encode_record, snapshot_records(image))
+    metadata_version = image.features.get(METADATA_VERSION, METADATA_VERSION_LEVEL)
+    for record in snapshot_records(image):
+        yield encode_record(record, metadata_version=metadata_version)
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[MetadataRecord]:
@@ -34,6 +37,7 @@ def snapshot_records(image: ClusterImage) -> Iterator[MetadataRecord]:
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name, image.features[name])
     yield from map(_broker_record, image.brokers.values())
+    yield from map(_controller_record, image.controllers.values())
     for topic in image.topics.values():
         yield TopicRecord(topic.name, topic.topic_id)
         yield from _partition_records(topic)
@@ -55,6 +59,16 @@ def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_directories=broker.log_directories,
+        cordoned_directories=broker.cordoned_directories,
+    )
+
+
+def _controller_record(controller: ControllerImage) -> RegisterControllerRecord:
+    return RegisterControllerRecord(
+        controller_id=controller.controller_id,
+        incarnation_id=controller.incarnation_id,
+        endpoints=controller.endpoints,
+        features=controller.features,
     )
 
 
@@ -68,7 +82,10 @@ def _partition_records(topic: TopicImage) -> Iterator[PartitionRecord]:
             removing_replicas=partition.removing_replicas,
             adding_replicas=partition.adding_replicas,
             leader=partition.leader,
+            leader_recovery_state=partition.recovery_state,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             directories=partition.directories,
+            elr=partition.elr or None,
+            last_known_elr=partition.last_known_elr or None,
         )

@@ -9,10 +9,12 @@ from rookery.base.errors import CorruptionError
 from rookery.base.types import NodeId
 from rookery.base.values import value_class
 from rookery.metadata.records import (
+    UNASSIGNED_DIRECTORY,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
 )
 
 
@@ -26,7 +28,29 @@ class BrokerImage:
     rack: str | None
     fenced: bool
     in_controlled_shutdown: bool
+    # The log directories that are online.
     log_directories: tuple[UUID, ...]
+    # Those that get no new partitions (KIP-1066); None until the broker's first heartbeat.
+    cordoned_directories: tuple[UUID, ...] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead partitions and be in an ISR: it is not fenced, and does not shut down."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def has_directory(self, directory: UUID) -> bool:
+        """Return whether a replica's directory is online. One that the controller does not know counts as online."""
+        return directory == UNASSIGNED_DIRECTORY or directory in self.log_directories
+
+
+@value_class(kw_only=True)
+class ControllerImage:
+    """A registered controller (KIP-919)."""
+
+    controller_id: NodeId
+    incarnation_id: UUID
+    endpoints: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...]
 
 
 BrokerImages: TypeAlias = Mapping[NodeId, BrokerImage]
@@ -57,6 +81,9 @@ class BrokerChanges:
             fenced=record.fenced > 0 if record.fenced else broker.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
             log_directories=record.log_directories or broker.log_directories,
+            cordoned_directories=(
+                broker.cordoned_directories if record.cordoned_directories is None else record.cordoned_directories
+            ),
         )
 
     def build(self) -> BrokerImages:
@@ -87,4 +114,14 @@ def _new_broker(record: RegisterBrokerRecord) -> BrokerImage:
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_directories=record.log_directories,
+        cordoned_directories=record.cordoned_directories,
+    )
+
+
+def new_controller(record: RegisterControllerRecord) -> ControllerImage:
+    return ControllerImage(
+        controller_id=record.controller_id,
+        incarnation_id=record.incarnation_id,
+        endpoints=record.endpoints,
+        features=record.features,
     )

@@ -7,15 +7,18 @@ mappings of an image never change after it was built; unchanged ones are shared 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from typing import TypeVar
 
 from rookery.base.codes import ResourceType
 from rookery.base.types import NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.base.values import value_class
 from rookery.metadata import records
-from rookery.metadata.image.brokers import BrokerChanges, BrokerImage
+from rookery.metadata.image.brokers import BrokerChanges, BrokerImage, ControllerImage, new_controller
 from rookery.metadata.image.configs import ConfigChanges, ConfigResource
-from rookery.metadata.image.topics import TopicChanges, TopicImage, TopicImages
+from rookery.metadata.image.topics import TopicChanges, TopicImage, TopicImages, topic_differences
 from rookery.metadata.records import MetadataRecord
+
+_Key = TypeVar("_Key")
 
 
 @value_class(kw_only=True)
@@ -44,8 +47,9 @@ class ClusterImage:
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict)
-    # A feature at level 0 has an entry: it was switched off. Without the entry, the next registration of a broker would
-    # switch it on again.
+    controllers: Mapping[NodeId, ControllerImage] = field(default_factory=dict)
+    # A feature at level 0 has an entry: it was switched off. Without the entry, the next active controller would switch
+    # it on again.
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: ProducerId = 0
     # The offset of the last record in this image; -1 if no offset was given.
@@ -80,7 +84,7 @@ class ClusterImage:
 
         Raises CorruptionError for a record that contradicts the image: no controller writes such a log.
         """
-        pending = _Changes(self)
+        pending = ImageChanges(self)
         for change in changes:
             pending.apply(change)
         return pending.build(self.offset if last_offset is None else last_offset)
@@ -89,14 +93,39 @@ class ClusterImage:
 EMPTY_IMAGE = ClusterImage()
 
 
-class _Changes:
-    """Applies records to an image. Each part of the image copies a mapping when a record first changes it."""
+def difference(before: ClusterImage, after: ClusterImage) -> Delta:
+    """Return the delta between any two images, for example before and after a node loaded a snapshot."""
+    created, deleted, changed = topic_differences(
+        TopicImages(before.topics, before.topic_names),
+        TopicImages(after.topics, after.topic_names),
+        before.topic_names.keys() | after.topic_names.keys(),
+    )
+    return Delta(
+        created=created,
+        deleted=deleted,
+        changed=changed,
+        configs=_differing(before.configs, after.configs),
+        brokers=_differing(before.brokers, after.brokers),
+        features=_differing(before.features, after.features),
+    )
+
+
+def _differing(before: Mapping[_Key, object], after: Mapping[_Key, object]) -> frozenset[_Key]:
+    return frozenset(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+
+
+class ImageChanges:
+    """Applies records to an image, one by one. Each part copies a mapping when a record first changes it.
+
+    `ClusterImage.apply` does the same in one call. The image is not changed.
+    """
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
         self._topics = TopicChanges(TopicImages(before.topics, before.topic_names))
         self._configs = ConfigChanges(before.configs)
         self._brokers = BrokerChanges(before.brokers)
+        self._controllers: dict[NodeId, ControllerImage] = {}
         self._features: dict[str, int] = {}
         self._next_producer_id = before.next_producer_id
 
@@ -124,6 +153,10 @@ class _Changes:
                 self._brokers.fence(record.broker_id, record.broker_epoch, fenced=False)
             case records.BrokerRegistrationChangeRecord():
                 self._brokers.change(record)
+            case records.RegisterControllerRecord():
+                self._controllers[record.controller_id] = new_controller(record)
+            case records.ClearElrRecord():
+                self._topics.clear_elr(record.topic_name)
             case records.FeatureLevelRecord():
                 self._features[record.name] = record.feature_level
             case records.ProducerIdsRecord():
@@ -139,6 +172,9 @@ class _Changes:
             topic_names=topics.names,
             configs=configs,
             brokers=brokers,
+            controllers=(
+                {**self._before.controllers, **self._controllers} if self._controllers else self._before.controllers
+            ),
             features={**features_before, **self._features} if self._features else features_before,
             next_producer_id=self._next_producer_id,
             offset=offset,

@@ -1,18 +1,33 @@
 """The topics of an image, and their partitions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from rookery.base.codes import RecoveryState
 from rookery.base.errors import CorruptionError
 from rookery.base.types import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
 from rookery.base.values import value_class
-from rookery.metadata.records import SAME_LEADER, PartitionChangeRecord, PartitionRecord, TopicRecord
+from rookery.metadata.records import (
+    SAME_LEADER,
+    SAME_RECOVERY_STATE,
+    UNASSIGNED_DIRECTORY,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 
 
 @value_class(kw_only=True)
 class PartitionImage:
+    """A partition. `leader` is `NO_LEADER` if no replica can lead.
+
+    `elr` are replicas outside the ISR that have all committed records: they left when the ISR had fewer members than
+    `min.insync.replicas`, so nothing was committed without them (KIP-966). `last_known_elr` is the last leader of a
+    partition whose ISR is empty.
+    """
+
     index: PartitionIndex
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -22,6 +37,16 @@ class PartitionImage:
     leader_epoch: LeaderEpoch
     partition_epoch: int
     directories: tuple[UUID, ...] = ()
+    elr: tuple[NodeId, ...] = ()
+    last_known_elr: tuple[NodeId, ...] = ()
+    recovery_state: int = RecoveryState.RECOVERED
+
+    def directory_of(self, node_id: NodeId) -> UUID:
+        """Return the log directory of a replica, if the controller was informed of it."""
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == node_id:
+                return directory
+        return UNASSIGNED_DIRECTORY
 
 
 @value_class
@@ -86,7 +111,16 @@ class TopicChanges:
         before = partitions.get(record.partition_id)
         if before is None:
             raise CorruptionError(f"the metadata log changes an unknown partition of topic id {record.topic_id}")
-        partitions[record.partition_id] = _changed_partition(before, record)
+        partitions[record.partition_id] = changed_partition(before, record)
+
+    def clear_elr(self, name: TopicName) -> None:
+        """Empty the eligible leader replicas of a topic; of all topics if the name is empty."""
+        for topic_id in [self._id_of(name)] if name else self._all_ids():
+            partitions = self._partitions.get(topic_id) or self._existing(topic_id).partitions
+            for partition in [each for each in partitions.values() if each.elr or each.last_known_elr]:
+                self.change_partition(
+                    PartitionChangeRecord(partition_id=partition.index, topic_id=topic_id, elr=(), last_known_elr=())
+                )
 
     def build(self) -> TopicImages:
         touched = self._touched()
@@ -104,23 +138,7 @@ class TopicChanges:
 
     def differences(self, after: TopicImages) -> TopicDifferences:
         """Compare with the image before. Only topics that a record has changed are looked at."""
-        created, deleted = [], []
-        changed: dict[TopicId, frozenset[PartitionIndex]] = {}
-        for topic_id in self._touched():
-            old, new = self._before.by_id(topic_id), after.by_id(topic_id)
-            if old and not new:
-                deleted.append(old)
-            elif new and not old:
-                created.append(new)
-            elif old and new:
-                differing = {i for i, partition in new.partitions.items() if old.partitions.get(i) != partition}
-                if differing:
-                    changed[topic_id] = frozenset(differing)
-        return TopicDifferences(
-            created=tuple(sorted(created, key=lambda topic: topic.name)),
-            deleted=tuple(sorted(deleted, key=lambda topic: topic.name)),
-            changed=changed,
-        )
+        return topic_differences(self._before, after, self._touched())
 
     def _touched(self) -> set[TopicId]:
         return self._topics.keys() | self._partitions.keys()
@@ -136,6 +154,15 @@ class TopicChanges:
             raise CorruptionError(f"the metadata log has a record for the unknown topic id {topic_id}")
         return topic
 
+    def _all_ids(self) -> list[TopicId]:
+        return [topic_id for topic_id in {**self._before.names, **self._topics} if self._find(topic_id)]
+
+    def _id_of(self, name: TopicName) -> TopicId:
+        topic_id = self._new_names.get(name) or self._id_before(name)
+        if topic_id is None:
+            raise CorruptionError(f"the metadata log has a record for the unknown topic {name}")
+        return topic_id
+
     def _id_before(self, name: TopicName) -> TopicId | None:
         topic = self._before.topics.get(name)
         return topic.topic_id if topic else None
@@ -150,6 +177,27 @@ class TopicChanges:
         return self._latest_partitions
 
 
+def topic_differences(before: TopicImages, after: TopicImages, topic_ids: Iterable[TopicId]) -> TopicDifferences:
+    """Compare the given topics of two images."""
+    created, deleted = [], []
+    changed: dict[TopicId, frozenset[PartitionIndex]] = {}
+    for topic_id in topic_ids:
+        old, new = before.by_id(topic_id), after.by_id(topic_id)
+        if old and not new:
+            deleted.append(old)
+        elif new and not old:
+            created.append(new)
+        elif old and new:
+            differing = {i for i, partition in new.partitions.items() if old.partitions.get(i) != partition}
+            if differing:
+                changed[topic_id] = frozenset(differing)
+    return TopicDifferences(
+        created=tuple(sorted(created, key=lambda topic: topic.name)),
+        deleted=tuple(sorted(deleted, key=lambda topic: topic.name)),
+        changed=changed,
+    )
+
+
 def _new_partition(record: PartitionRecord) -> PartitionImage:
     return PartitionImage(
         index=record.partition_id,
@@ -161,12 +209,16 @@ def _new_partition(record: PartitionRecord) -> PartitionImage:
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
         directories=record.directories,
+        elr=record.elr or (),
+        last_known_elr=record.last_known_elr or (),
+        recovery_state=record.leader_recovery_state,
     )
 
 
-def _changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+def changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
     """Return the partition after a change. A record with a leader, even the same one, begins a new leader epoch."""
     new_leader = record.leader != SAME_LEADER
+    new_state = record.leader_recovery_state != SAME_RECOVERY_STATE
     return PartitionImage(
         index=before.index,
         replicas=before.replicas if record.replicas is None else record.replicas,
@@ -177,4 +229,7 @@ def _changed_partition(before: PartitionImage, record: PartitionChangeRecord) ->
         leader_epoch=before.leader_epoch + new_leader,
         partition_epoch=before.partition_epoch + 1,
         directories=before.directories if record.directories is None else record.directories,
+        elr=before.elr if record.elr is None else record.elr,
+        last_known_elr=before.last_known_elr if record.last_known_elr is None else record.last_known_elr,
+        recovery_state=record.leader_recovery_state if new_state else before.recovery_state,
     )
