@@ -34,6 +34,11 @@ class Disk:
     state: ElectionState = field(default_factory=ElectionState)
     entries: list[Entry] = field(default_factory=list)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has what its replica acknowledged; an empty one is never missed."""
+        return bool(self.entries) and not self.state.must_catch_up
+
 
 class Message(NamedTuple):
     """`incarnation` is that of the replica whose request it is, or answers: a restart breaks its connections."""
@@ -74,6 +79,10 @@ class Checks:
         if epoch < self._epochs.get(node_id, 0):
             raise ViolationError("epochs grow", f"node {node_id} goes back to epoch {epoch}")
         self._epochs[node_id] = epoch
+
+    def forget(self, node_id: NodeId) -> None:
+        """The disk of a replica was replaced."""
+        self._epochs.pop(node_id, None)
 
     def commits(self, replica: "Replica", high_watermark: Offset, disks: Iterable[Disk], majority: int) -> None:
         entries = replica.entries[:high_watermark]
@@ -116,6 +125,7 @@ class Replica:
         self.high_watermark = 0
         self.led: list[LeaderEpoch] = []
         self.proposed: list[str] = []
+        self.went_back: list[events.VoterWentBack] = []
         self._world = world
         self.core: QuorumCore
 
@@ -140,6 +150,17 @@ class Replica:
     def kill(self) -> None:
         self.alive = False
         self._world.break_connections(self)
+
+    def replace_disk(self) -> None:
+        """Boot with an empty disk under the same key. That takes longer than an election, or than a message travels."""
+        if self.alive:
+            self.kill()
+        self.disk = Disk()
+        self._world.checks.forget(self.node_id)
+        self._world.lose_messages()
+        self._world.advance(3 * self._world.settings.election_timeout_ms)
+        self._world.lose_messages()
+        self.boot()
 
     def step(self, event: events.Event, message: Message | None = None) -> None:
         self.carry_out(self.core.step(event, self._world.now_ms), message)
@@ -184,6 +205,8 @@ class Replica:
                     world.check_commit(self)
                 case events.Lead(epoch):
                     self.led.append(epoch)
+                case events.VoterWentBack():
+                    self.went_back.append(effect)
         if self.alive:
             assert len(self.entries) == self.core.log.end_offset, "the core knows the log"
 

@@ -71,6 +71,7 @@ class Storm:
             (lambda: self._with_message(self._lose), self._choose(8)),
             (lambda: self._with_message(self._double), self._choose(4)),
             (self._crash_or_boot, self._choose(4)),
+            (self._replace_disk, self._choose(3)),
             (self._cut_or_heal, self._choose(3)),
             (self._resign, self._choose(2)),
             (lambda: self.world.advance(self._choose(30)), 1 + self._choose(5)),
@@ -123,6 +124,14 @@ class Storm:
                 replica.kill()
             else:
                 replica.boot()
+
+    def _replace_disk(self) -> None:
+        """Replace a disk, if a majority still has its records: more lost disks than that lose records in any quorum."""
+        replicas = list(self.world.replicas.values())
+        lost = replicas[self._choose(len(replicas))]
+        others = sum(each.disk.is_whole for each in replicas if each is not lost)
+        if others >= self.world.voters.majority:
+            lost.replace_disk()
 
     def _cut_or_heal(self) -> None:
         """Cut one direction between two replicas, or heal all."""

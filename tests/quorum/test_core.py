@@ -11,6 +11,7 @@ from rookery.quorum.election_state import ElectionState
 from rookery.quorum.events import EndEpochRequest, FetchRequest, VoteRequest
 from rookery.quorum.log_view import NOTHING, LogPosition
 from rookery.quorum.roles import Follower, Leader, Prospective, Resigned, Unattached
+from rookery.quorum.transitions import QuorumSettings
 from rookery.quorum.voters import ReplicaKey
 from tests.quorum.replicas import Replica, World
 
@@ -79,6 +80,17 @@ def test_the_leaders_unsynced_end_does_not_count() -> None:
     assert leader.high_watermark == before + 1
 
 
+def test_the_voters_change_only_after_the_first_commit_of_the_epoch() -> None:
+    """Before it, the leader does not know which change of an earlier leader is committed."""
+    world = World(1)
+    world.boot()
+    leader = world.replicas[1]
+    change = events.ChangeVoters(leader.core.epoch, world.voters)
+    assert leader.core.step(change, world.now_ms) == [events.RefuseProposal(leader.core.epoch)]
+    leader.sync()
+    assert any(isinstance(effect, events.AppendVoters) for effect in leader.core.step(change, world.now_ms))
+
+
 def test_a_voter_syncs_before_it_fetches_again() -> None:
     world, leader = elect()
     world.messages.clear()
@@ -134,6 +146,17 @@ def test_records_of_a_deposed_leader_are_cut() -> None:
     world.run(LONG_MS)
     assert leader.entries == successor.entries
     assert "lost" not in [entry.value for entry in leader.entries]
+
+
+def test_a_former_leader_that_restarts_finds_its_successor_at_once() -> None:
+    world, leader = elect()
+    leader.kill()
+    world.run(LONG_MS)
+    (successor,) = world.leaders
+    leader.boot()
+    world.run(QuorumSettings().retry_backoff_ms)
+    assert leader.core.leader_id == successor.node_id, "without waiting for BeginQuorumEpoch"
+    assert leader.entries == successor.entries
 
 
 def test_a_former_leader_resigns_its_epoch_after_a_restart() -> None:
@@ -283,7 +306,7 @@ def test_a_follower_downloads_a_snapshot_and_continues_after_it() -> None:
     effects = core.step(events.Answered(fetch, answer), 1)
     assert effects == [events.DownloadSnapshot(2, 4, snapshot)], "and it fetches nothing meanwhile"
     core.step(events.SnapshotProgress(), 1900)
-    assert core.deadline_ms == 1900 + world.settings.fetch_timeout_ms, "the leader lives"
+    assert core.deadline_ms == 1900 + world.settings.fetch_timeout_ms * 1.125, "the leader lives"
     effects = core.step(events.SnapshotEnded(snapshot, core.voters), 2000)
     assert core.log.end == snapshot
     assert effects[0] == events.Commit(100)
@@ -299,6 +322,6 @@ def test_a_failed_download_is_tried_again() -> None:
     assert core._fetch_id is not None
     answer = events.FetchResponse(ErrorCode.NONE, 4, 2, 120, snapshot=LogPosition(3, 100))
     core.step(events.Answered(core._fetch_id, answer), 1)
-    effects = core.step(events.SnapshotEnded(LogPosition(3, 100), None), 2)
+    effects = core.step(events.SnapshotFailed(LogPosition(3, 100)), 2)
     assert core.log.end == NOTHING
     assert any(isinstance(effect, events.Send) for effect in effects)

@@ -3,27 +3,29 @@
 import asyncio
 import errno
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from rookery.base.clock import ManualClock
 from rookery.base.errors import StorageError
 from rookery.base.files import Files, OsFiles
 from rookery.quorum.driver import QuorumDriver
 from rookery.records.batch import HEADER_SIZE, iterate_headers
 from rookery.storage.checkpoints import COMMITTED_FILE
 from rookery.storage.damage import DamagedLogError
-from rookery.storage.directory import LogDirectory
 from rookery.storage.names import METADATA_PARTITION
-from tests.faults.files import Crash, CrashFiles, Survival
+from tests.faults.files import Crash, CrashFiles
+from tests.quorum.sole import close, open_sole_voter
 
 DATA = Path("/data")
+# Tests of crash points run in so many parts, at the same time.
+SHARDS = 4
 Batches = list[list[bytes]]
 
 
 def open_driver(files: Files, path: Path = DATA) -> QuorumDriver:
-    return QuorumDriver.open(files, LogDirectory(path), node_id=1, clock=ManualClock())
+    return open_sole_voter(files, path)
 
 
 def replayed(driver: QuorumDriver) -> Batches:
@@ -44,19 +46,19 @@ def test_append_restart_replay(tmp_path: Path) -> None:
         assert driver.next_offset == base_offset + len(values)
         committed.append((base_offset, list(values)))
 
-    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path), node_id=1, clock=ManualClock(), on_commit=on_commit)
+    driver = open_sole_voter(OsFiles(), tmp_path, on_commit=on_commit)
     assert driver.leader_epoch == 1
     assert driver.next_offset == 1, "after the leader change"
     asyncio.run(driver.append([b"a", b"b"]))
     asyncio.run(driver.append([b"c"]))
     assert committed == [(1, [b"a", b"b"]), (3, [b"c"])]
     assert replayed(driver) == [[b"a", b"b"], [b"c"]]
-    driver.close()
+    close(driver)
     driver = open_driver(OsFiles(), tmp_path)
     assert driver.leader_epoch == 2
     assert [offset for offset, _ in driver.batches()] == [1, 3]
     assert driver.next_offset == 5
-    driver.close()
+    close(driver)
 
 
 def test_a_log_larger_than_one_read(tmp_path: Path) -> None:
@@ -65,10 +67,10 @@ def test_a_log_larger_than_one_read(tmp_path: Path) -> None:
     for batch in batches:
         asyncio.run(driver.append(batch))
     assert replayed(driver) == batches
-    driver.close()
+    close(driver)
     driver = open_driver(OsFiles(), tmp_path)
     assert replayed(driver) == batches
-    driver.close()
+    close(driver)
 
 
 def test_a_torn_end_is_cut_off(tmp_path: Path) -> None:
@@ -85,19 +87,19 @@ def test_a_torn_end_is_cut_off(tmp_path: Path) -> None:
     assert replayed(driver) == [[b"a"], [b"b"], [b"c"]]
 
 
-def written(tmp_path: Path, *, close: bool) -> Path:
+def written(tmp_path: Path, *, is_closed: bool) -> Path:
     """The segment of a log with two appends."""
     driver = open_driver(OsFiles(), tmp_path)
     asyncio.run(driver.append([b"a"]))
     asyncio.run(driver.append([b"b"]))
-    if close:
-        driver.close()
+    if is_closed:
+        close(driver)
     return tmp_path / str(METADATA_PARTITION) / "00000000000000000000.log"
 
 
-@pytest.mark.parametrize("close", [True, False])
-def test_no_byte_of_what_was_committed_may_change_without_a_refusal(tmp_path: Path, close: bool) -> None:
-    segment = written(tmp_path, close=close)
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_no_byte_of_what_was_committed_may_change_without_a_refusal(tmp_path: Path, is_closed: bool) -> None:
+    segment = written(tmp_path, is_closed=is_closed)
     good = segment.read_bytes()
     batches = [position for position, _ in iterate_headers(good)]
     unchecked = {position + index for position in batches for index in range(12, 16)}
@@ -112,9 +114,9 @@ def test_no_byte_of_what_was_committed_may_change_without_a_refusal(tmp_path: Pa
         assert refused.value.damage.position == max(start for start in batches if start <= position)
 
 
-@pytest.mark.parametrize("close", [True, False])
-def test_a_log_that_was_cut_is_refused(tmp_path: Path, close: bool) -> None:
-    segment = written(tmp_path, close=close)
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_log_that_was_cut_is_refused(tmp_path: Path, is_closed: bool) -> None:
+    segment = written(tmp_path, is_closed=is_closed)
     good = segment.read_bytes()
     for size in range(len(good)):
         segment.write_bytes(good[:size])
@@ -128,7 +130,7 @@ def test_a_log_that_was_cut_is_refused(tmp_path: Path, close: bool) -> None:
 
 def test_without_the_note_a_bad_batch_before_a_good_one_is_refused(tmp_path: Path) -> None:
     """As with a directory that an older version has left."""
-    segment = written(tmp_path, close=True)
+    segment = written(tmp_path, is_closed=True)
     (tmp_path / COMMITTED_FILE).unlink()
     data = bytearray(segment.read_bytes())
     data[HEADER_SIZE + 3] ^= 1
@@ -139,14 +141,14 @@ def test_without_the_note_a_bad_batch_before_a_good_one_is_refused(tmp_path: Pat
 
 @pytest.mark.parametrize("content", [b"", b"invalid", b"0\n1\n__cluster_metadata 0 1\n"])
 def test_a_damaged_or_old_committed_offset_file_does_no_harm(tmp_path: Path, content: bytes) -> None:
-    written(tmp_path, close=True)
+    written(tmp_path, is_closed=True)
     (tmp_path / COMMITTED_FILE).write_bytes(content)
     assert replayed(open_driver(OsFiles(), tmp_path)) == [[b"a"], [b"b"]]
 
 
 def test_the_epoch_survives_the_loss_of_the_state_file(tmp_path: Path) -> None:
     for _ in range(3):
-        open_driver(OsFiles(), tmp_path).close()
+        close(open_driver(OsFiles(), tmp_path))
     (tmp_path / str(METADATA_PARTITION) / "quorum-state").unlink()
     assert open_driver(OsFiles(), tmp_path).leader_epoch == 4
 
@@ -181,7 +183,7 @@ class History:
                 self.asked.append([b"%d-%d-%d" % (start, number, index) for index in range(number + 1)])
                 asyncio.run(driver.append(self.asked[-1]))
                 self.acknowledged += 1
-            driver.close()
+            close(driver)
 
     def check(self) -> None:
         driver = open_driver(self.files)
@@ -200,12 +202,14 @@ def crash_points() -> Iterator[int]:
     yield from range(before, history.files.mutation_count)
 
 
-@pytest.mark.parametrize("survival", Survival)
-def test_every_crash_point(survival: Survival) -> None:
-    for point in crash_points():
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_crash_point(shard: int) -> None:
+    for point in islice(crash_points(), shard, None, SHARDS):
         history = History(crash_files())
         history.files.crash_at = point
         with pytest.raises(Crash):
             history.run()
-        history.files.crash(survival)
-        history.check()
+        for _, left in history.files.after_crash():
+            history.files = left
+            history.check()

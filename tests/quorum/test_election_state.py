@@ -18,7 +18,13 @@ def test_quorum_state_as_kafka_writes_it() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [ElectionState(), ElectionState(7), ElectionState(7, 2), ElectionState(7, None, ReplicaKey(3, UUID(int=99)))],
+    [
+        ElectionState(),
+        ElectionState(7),
+        ElectionState(7, 2),
+        ElectionState(7, None, ReplicaKey(3, UUID(int=99))),
+        ElectionState(7, 2, must_catch_up=True),
+    ],
 )
 def test_what_is_written_is_read(state: ElectionState) -> None:
     assert decode_election_state(encode_election_state(state)) == state

@@ -5,15 +5,13 @@ import re
 from pathlib import Path
 from uuid import UUID
 
-from rookery.base.clock import ManualClock
 from rookery.base.files import OsFiles
 from rookery.metadata.image import EMPTY_IMAGE
 from rookery.metadata.records import ConfigRecord, PartitionRecord, TopicRecord, encode_record
 from rookery.metadata.snapshot import snapshot_values
-from rookery.quorum.driver import QuorumDriver
 from rookery.quorum.election_state import STATE_FILE
-from rookery.storage.directory import LogDirectory
 from rookery.storage.names import METADATA_PARTITION
+from tests.quorum.sole import close, open_sole_voter
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "metadata-log.md"
 TOPIC_ID = UUID("4a58b791-df6a-41d8-b03e-61cdc4bb86c3")
@@ -32,16 +30,16 @@ def example(number: int) -> bytes:
 
 
 def test_the_example_is_true(tmp_path: Path) -> None:
-    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path), node_id=1, clock=ManualClock())
+    driver = open_sole_voter(OsFiles(), tmp_path)
     asyncio.run(driver.append([encode_record(record) for record in RECORDS]))
-    driver.close()
+    close(driver)
     directory = tmp_path / str(METADATA_PARTITION)
     assert (directory / "00000000000000000000.log").read_bytes() == example(0)
     assert (directory / STATE_FILE).read_text() in PAGE.read_text()
 
 
 def test_the_example_of_a_snapshot_is_true(tmp_path: Path) -> None:
-    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path), node_id=1, clock=ManualClock())
+    driver = open_sole_voter(OsFiles(), tmp_path)
     asyncio.run(driver.append([encode_record(record) for record in RECORDS]))
     image, _ = EMPTY_IMAGE.apply(RECORDS)
     asyncio.run(driver.take_snapshot(driver.next_offset, snapshot_values(image)))

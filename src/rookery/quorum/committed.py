@@ -1,10 +1,10 @@
-"""The committed end of the metadata log, and the check at start that the log is complete up to it.
+"""The synced end of the metadata log, and the check at start that the log is complete up to it.
 
-After every flush the committed offset is written to a file next to the log's directory, not inside: if the directory is
-lost, the file still shows that there was a log. The file is not synced, because that would double the cost of every
-metadata change. It never claims too much, because the log is synced before it is written. If it is missing or older
-than the log, the check is only weaker: a bad batch then counts as damage if a good one follows. That is sound because
-the log is written one batch at a time, and each batch is synced before the next.
+A voter's synced records count for a majority, so they must not be lost, whether they are committed already or not.
+After every flush the synced end is written to a file next to the log's directory, not inside: if the directory is lost,
+the file still shows that there was a log. The file is not synced, because that would double the cost of every metadata
+change. It never claims too much: the log is synced before it is written, and before the log is truncated the file is.
+If it is older than the log, the check is only weaker.
 """
 
 from pathlib import Path
@@ -29,6 +29,9 @@ class CommittedOffsetFile:
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._path = directory / COMMITTED_FILE
+
+    def exists(self) -> bool:
+        return self._files.exists(self._path)
 
     def read(self) -> Offset:
         """Return the offset; 0 if the file is missing or cannot be read."""
@@ -63,12 +66,15 @@ def first_offset(files: Files, directory: Path) -> Offset:
     return next((base_offset for _, base_offset, _ in find_segments(files, directory)), 0)
 
 
-def check_committed(files: Files, log_directory: Path, committed: Offset, *, covered: Offset = 0) -> None:
-    """Raise DamagedLogError if a part of the metadata log that was committed is missing or damaged.
+def check_committed(
+    files: Files, log_directory: Path, committed: Offset, *, covered: Offset = 0, is_in_order: bool = False
+) -> None:
+    """Raise DamagedLogError if a part of the metadata log that was synced is missing or damaged.
 
-    A torn end after the last committed batch is not damage: a crash during an append leaves one. Without this check,
-    recovery would truncate the log at the first bad batch and silently delete the committed metadata after it.
+    `committed` is the synced end. Bad batches after it are not damage: a crash during an append leaves some. Without
+    this check, recovery would truncate the log at the first bad batch and silently delete the metadata after it.
     `covered` is the end of the snapshot that the log continues: the log may begin there or before it.
+    `is_in_order`: each batch was synced before the next one was written, so a good batch after a bad one shows damage.
     """
     directory = log_directory / str(METADATA_PARTITION)
     first = first_offset(files, directory)
@@ -79,10 +85,9 @@ def check_committed(files: Files, log_directory: Path, committed: Offset, *, cov
         for part in SegmentSurvey(files, path, base_offset, limit=limit, is_gapless=True).parts():
             if isinstance(part, BadRange):
                 bad = bad or _damage(path, part.position, part.offset, committed, part.reason)
-            elif bad is not None:
-                # A good batch after the bad one was written later, so the bad one had been synced and committed.
+            elif bad is not None and (is_in_order or part.header.base_offset < committed):
                 raise DamagedLogError(_damage(bad.path, bad.position, bad.offset, part.header.base_offset, bad.reason))
-            else:
+            elif bad is None:
                 expected = part.header.last_offset + 1
     if bad is not None and bad.offset < committed:
         raise DamagedLogError(bad)

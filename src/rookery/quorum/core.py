@@ -10,6 +10,9 @@ Invariants, each of which the tests check:
 - `Save` comes before any effect that depends on the state in it, and the epoch never falls.
 - One vote per epoch; a replica that led an epoch, or voted in it, does not lead it again after a restart.
 - The high watermark never falls, and nothing before it is truncated.
+- A voter that begins with an empty log may have lost records that it acknowledged, with its disk. Until it has all that
+  a leader of the others has committed, it votes only for candidates whose logs are empty too, as in the first election
+  of a cluster, and begins no election with a part of the log (KAFKA-14077).
 - One fetch is outstanding; the response of an earlier one, or of an earlier epoch, is ignored.
 
 The shell calls `step` with one event at a time and carries the effects out in order. It calls `step(Tick())` when
@@ -21,6 +24,7 @@ from math import inf
 from rookery.base.errors import ErrorCode
 from rookery.base.types import LeaderEpoch, NodeId, Offset
 from rookery.quorum import events
+from rookery.quorum.election_state import ElectionState
 from rookery.quorum.events import (
     BeginEpochRequest,
     Effect,
@@ -37,9 +41,13 @@ from rookery.quorum.events import (
 )
 from rookery.quorum.log_view import Diverging, LogPosition, SnapshotNeeded
 from rookery.quorum.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from rookery.quorum.transitions import Parked, QuorumError, Sent, Transitions
+from rookery.quorum.transitions import UPGRADE_COUNT, Parked, QuorumError, Sent, Transitions
 from rookery.quorum.voters import ReplicaKey, VoterSet
 from rookery.quorum.votes import grants, vote_problem
+
+# When a follower begins an election after its connection to the leader broke: random, so that one of them is first.
+_LOST_DELAY_MS_MIN = 50
+_LOST_DELAY_MS_MAX = 300
 
 
 class QuorumCore(Transitions):
@@ -48,6 +56,8 @@ class QuorumCore(Transitions):
     def start(self, now_ms: float) -> list[Effect]:
         """Take the role that follows from the saved state and the log. Must be the first call."""
         self._begin(now_ms)
+        if self.state == ElectionState() and self.log.end_offset == 0 and self.is_voter and len(self.voters) > 1:
+            self.state = ElectionState(must_catch_up=True)
         before, log_epoch = self.state, self.log.last_epoch
         if log_epoch > before.epoch:
             self._become_unattached(log_epoch)
@@ -56,7 +66,7 @@ class QuorumCore(Transitions):
             # epoch again, other records could take their offsets: replicas would have different records at one offset
             # and epoch, which no comparison of logs can find.
             self._become_resigned()
-        elif before.voted == self.me and before.leader_id is None and self.is_voter:
+        elif before.voted == self.me and before.leader_id is None and self.is_elector:
             self.role = Candidate({self.me.node_id}, set(), self._election_deadline_ms())
         elif before.leader_id is not None:
             self._become_follower(before.epoch, before.leader_id)
@@ -80,14 +90,28 @@ class QuorumCore(Transitions):
                 self._fail(request_id)
             case events.Propose(epoch, count):
                 self._propose(epoch, count)
+            case events.ChangeVoters(epoch, voters):
+                self._change_voters(epoch, voters)
             case events.Synced(end_offset):
                 self.log.synced(end_offset)
                 self._advance_high_watermark()
             case events.SnapshotProgress():
                 if isinstance(self.role, Follower):
                     self.role.deadline_ms = self._fetch_deadline_ms()
+            case events.VoterReported(epoch, voter):
+                if isinstance(self.role, Leader) and epoch == self.epoch:
+                    self.role.reported[voter.key.node_id] = voter
             case events.SnapshotEnded(snapshot, voters):
                 self._end_download(snapshot, voters)
+            case events.SnapshotFailed(snapshot):
+                if snapshot == self.downloading:
+                    self.downloading = None
+                    self._back_off(None)
+            case events.SnapshotServed(replica):
+                if isinstance(self.role, Leader):
+                    self.role.progress.heard(replica, now_ms=self._now_ms)
+            case events.ConnectionLost(node_id):
+                self._lose_connection(node_id)
             case events.Resign():
                 if isinstance(self.role, Leader):
                     self._become_resigned()
@@ -113,11 +137,25 @@ class QuorumCore(Transitions):
         elif role.deadline_ms <= self._now_ms:
             match role:
                 case Resigned():
-                    self._become_unattached(self.epoch + 1)
+                    # A former voter looks for the leader of this epoch or a later one.
+                    self._become_unattached(self.epoch + 1 if self.is_elector else self.epoch)
+                case Unattached() | Follower() if not self.may_stand:
+                    # It was removed from the voters, or must catch up first.
+                    role.deadline_ms = inf
                 case Prospective():
                     self._lose_pre_vote(role)
                 case _:
                     self._become_prospective()
+
+    def _lose_connection(self, node_id: NodeId) -> None:
+        """Begin an election soon if the leader's process seems to have ended, and grant pre-votes until a fetch."""
+        if isinstance(self.role, Follower) and self.role.leader_id == node_id:
+            # Without this, the other followers, which have fetched too, would refuse the pre-vote.
+            self.role.has_fetched = False
+            if not self.may_stand:
+                return
+            soon_ms = self._now_ms + _LOST_DELAY_MS_MIN + (_LOST_DELAY_MS_MAX - _LOST_DELAY_MS_MIN) * self._jitter()
+            self.role.deadline_ms = min(self.role.deadline_ms, soon_ms)
 
     # Requests of other replicas.
 
@@ -144,7 +182,9 @@ class QuorumCore(Transitions):
             self._become_unattached(request.epoch)
         granted = grants(self.role, self.state, self.log.end, request)
         if granted and not request.pre_vote:
-            self._save(self.epoch, None, request.candidate)
+            # The candidate has an empty log if this voter must catch up, and a majority has granted it a pre-vote: the
+            # cluster has no records yet.
+            self._save(self.epoch, None, request.candidate, is_complete=True)
         return self._vote_response(ErrorCode.NONE, granted=granted)
 
     def _vote_response(self, error: ErrorCode, *, granted: bool = False) -> VoteResponse:
@@ -166,7 +206,7 @@ class QuorumCore(Transitions):
         if request.epoch < self.epoch:
             return self._epoch_response(ErrorCode.FENCED_LEADER_EPOCH)
         self._learn(request.epoch, request.leader_id)
-        if isinstance(self.role, Follower) and self.is_voter:
+        if isinstance(self.role, Follower) and self.may_stand:
             # The leader itself reports that it has resigned. Without this, the replicas that have just fetched would
             # refuse the first successor's pre-votes, and every clean stop would cost an election time-out.
             self.role.has_fetched = False
@@ -199,6 +239,7 @@ class QuorumCore(Transitions):
                     # watermark could pass records that no majority has.
                     self._respond(request_id, self._fetch_response(diverging=end))
                 case SnapshotNeeded(snapshot):
+                    self._check_position(leader, request)
                     leader.progress.heard(request.replica, now_ms=self._now_ms)
                     self._respond(request_id, self._fetch_response(snapshot=snapshot))
                 case _:
@@ -206,10 +247,21 @@ class QuorumCore(Transitions):
 
     def _take_fetch(self, leader: Leader, request_id: RequestId, request: FetchRequest) -> None:
         """Note the replica's position, and park the fetch until there is something to send or its time has passed."""
-        leader.progress.fetched(request.replica, request.last.offset, now_ms=self._now_ms)
+        self._check_position(leader, request)
+        leader.progress.fetched(
+            request.replica, request.last.offset, leader_end=self.log.end_offset, now_ms=self._now_ms
+        )
         self._parked[request_id] = Parked(request, self._now_ms + request.wait_ms)
         self._advance_high_watermark()
         self._wake_fetches()
+
+    def _check_position(self, leader: Leader, request: FetchRequest) -> None:
+        """Report a voter that has lost what it acknowledged in this term: its disk was replaced, or is an old copy."""
+        voter = self.voters.get(request.replica.node_id)
+        before = leader.progress.of(voter.key) if voter is not None else None
+        if before is not None and request.replica in self.voters and request.last.offset < before.end_offset:
+            self._effects.append(events.VoterWentBack(request.replica, request.last.offset, before.end_offset))
+            leader.progress.forget(request.replica.node_id)
 
     def _wake_fetches(self) -> None:
         """Respond to the fetches for which there are records, or a higher high watermark (KIP-1166)."""
@@ -248,6 +300,25 @@ class QuorumCore(Transitions):
         self._effects.append(events.AppendProposal(epoch, base_offset))
         self._wake_fetches()
 
+    def _change_voters(self, epoch: LeaderEpoch, voters: VoterSet) -> None:
+        leader = self.role
+        # Two changes at once, or one before the leader knows what is committed, could leave two sets of voters without
+        # a common member in their majorities: each could elect a leader.
+        may_change = isinstance(leader, Leader) and leader.has_committed and not self.has_voter_change
+        if not may_change or epoch != self.epoch:
+            self._effects.append(events.RefuseProposal(epoch))
+            return
+        assert isinstance(leader, Leader)
+        added = {key.node_id for key in voters.keys} - {key.node_id for key in self.voters.keys}
+        is_upgrade = not self._voters.is_dynamic
+        base_offset = self.log.append(epoch, UPGRADE_COUNT if is_upgrade else 1)
+        # In force from here on, committed or not.
+        self._voters.append(base_offset, voters)
+        leader.unaware = {node_id for node_id in leader.unaware | added if voters.get(node_id) is not None}
+        leader.deadline_ms = self._now_ms
+        self._effects.append(events.AppendVoters(epoch, base_offset, voters, is_upgrade))
+        self._wake_fetches()
+
     def _advance_high_watermark(self) -> None:
         leader = self.role
         if not isinstance(leader, Leader):
@@ -262,6 +333,9 @@ class QuorumCore(Transitions):
         if is_first:
             self._effects.append(events.Lead(self.epoch))
         self._wake_fetches()
+        if not self.is_voter and not self.has_voter_change:
+            # It has led until its own removal was committed.
+            self._become_resigned()
 
     # Responses to this replica's requests.
 
@@ -312,11 +386,15 @@ class QuorumCore(Transitions):
             return
         self._has_leader_failed = False
         role.has_fetched = True
+        is_whole = self.log.end_offset >= response.high_watermark >= 0
+        if self.state.must_catch_up and is_whole and response.diverging is None and response.snapshot is None:
+            # All that was committed before this leader's term is synced here: it was elected without this voter.
+            self._save(self.epoch, self.leader_id, self.state.voted, is_complete=True)
         role.deadline_ms = self._fetch_deadline_ms()
         if response.diverging is not None:
             self._truncate_to(response.diverging)
         elif response.snapshot is not None:
-            self._downloading = response.snapshot
+            self.downloading = response.snapshot
             self._effects.append(events.DownloadSnapshot(role.leader_id, self.epoch, response.snapshot))
         else:
             self._append_fetched(request, response)
@@ -352,12 +430,9 @@ class QuorumCore(Transitions):
         self._commit(min(response.high_watermark, self.log.end_offset))
 
     def _end_download(self, snapshot: LogPosition, voters: VoterSet | None) -> None:
-        if snapshot != self._downloading:
+        if snapshot != self.downloading:
             return
-        self._downloading = None
-        if voters is None:
-            self._back_off(None)
-            return
+        self.downloading = None
         self.log.restart_at(snapshot)
         self._voters.reset(voters)
         self._commit(snapshot.offset)
@@ -390,6 +465,10 @@ class QuorumCore(Transitions):
             case Resigned() as role:
                 for node_id in sorted(role.unaware):
                     self._send_once(node_id, EndEpochRequest(self.epoch, self.me.node_id, role.successors))
+                if not role.unaware:
+                    # The epoch has no other leader, so no response has records: it names the leader of a later one.
+                    # Without this, a leader that was killed and started again waits for the next BeginQuorumEpoch.
+                    self._fetch()
             case Follower() | Unattached():
                 self._fetch()
 
@@ -409,17 +488,19 @@ class QuorumCore(Transitions):
     def _fetch(self) -> None:
         """Fetch the next records from the leader, or from a node that may know the leader. A voter syncs first."""
         # A voter's fetch acknowledges all records before its offset. If they were not synced, a power loss would remove
-        # records that the leader counts as committed.
-        if self.is_voter and self.log.synced_offset < self.log.end_offset:
+        # records that the leader counts as committed. The leader may have made this replica a voter just now.
+        if not self.is_observer and self.log.synced_offset < self.log.end_offset:
             return
-        if self._fetch_id is not None or self._downloading is not None:
+        if self._fetch_id is not None or self.downloading is not None:
             return
         to = self.leader_id if isinstance(self.role, Follower) and not self._has_leader_failed else None
         if self._retry_at_ms.get(to, 0) > self._now_ms:
             return
         # Only one fetch goes to another node; the next one goes to the leader again.
         self._has_leader_failed = False
-        request = FetchRequest(self.epoch, self.me, self.log.end, self.high_watermark, self._settings.fetch_wait_ms)
+        # The response to the first fetch shows that the leader is alive: it must not wait for records.
+        wait_ms = self._settings.fetch_wait_ms if isinstance(self.role, Follower) and self.role.has_fetched else 0
+        request = FetchRequest(self.epoch, self.me, self.log.end, self.high_watermark, wait_ms)
         self._fetch_id = self._send(to, request)
 
     def _send_once(self, to: NodeId, request: Request) -> None:

@@ -15,24 +15,31 @@ from rookery.quorum.voters import NO_DIRECTORY, ReplicaKey
 STATE_FILE: Final = "quorum-state"
 _VERSION_MAX = 1
 _NO_NODE: NodeId = -1
+_MUST_CATCH_UP: Final = "mustCatchUp"
 
 
 @value_class
 class ElectionState:
+    """`must_catch_up`: this voter began with an empty log, and may have lost what it had acknowledged. See `core`."""
+
     epoch: LeaderEpoch = 0
     leader_id: NodeId | None = None
     voted: ReplicaKey | None = None
+    must_catch_up: bool = False
 
 
 def encode_election_state(state: ElectionState) -> bytes:
     voted = state.voted or ReplicaKey(_NO_NODE)
-    fields = {
+    fields: dict[str, object] = {
         "leaderId": _NO_NODE if state.leader_id is None else state.leader_id,
         "leaderEpoch": state.epoch,
         "votedId": voted.node_id,
         "votedDirectoryId": encode_uuid(voted.directory_id),
         "data_version": _VERSION_MAX,
     }
+    if state.must_catch_up:
+        # A field of this project, which Kafka ignores.
+        fields[_MUST_CATCH_UP] = True
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -50,6 +57,7 @@ def decode_election_state(data: bytes) -> ElectionState:
         epoch,
         None if leader_id == _NO_NODE else leader_id,
         None if voted_id == _NO_NODE else ReplicaKey(voted_id, directory_id),
+        must_catch_up=fields.get(_MUST_CATCH_UP) is True,
     )
 
 

@@ -11,7 +11,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import LeaderEpoch, NodeId, Offset
 from rookery.quorum.election_state import ElectionState
 from rookery.quorum.log_view import LogPosition
-from rookery.quorum.voters import ReplicaKey, VoterSet
+from rookery.quorum.voters import ReplicaKey, Voter, VoterSet
 
 # Names a request in the events and effects about it. The shell chooses those of requests that it receives.
 RequestId: TypeAlias = int
@@ -135,6 +135,23 @@ class Propose(NamedTuple):
     record_count: int
 
 
+class ChangeVoters(NamedTuple):
+    """Make `voters` the voters of the quorum, as the leader of `epoch`.
+
+    The first set in the log, in place of that of the configuration, raises `kraft.version` to 1.
+    """
+
+    epoch: LeaderEpoch
+    voters: VoterSet
+
+
+class VoterReported(NamedTuple):
+    """A voter of the configuration reported its directory and what it supports to this node, the leader of `epoch`."""
+
+    epoch: LeaderEpoch
+    voter: Voter
+
+
 class Synced(NamedTuple):
     """The log is on the disk up to `end_offset`."""
 
@@ -146,17 +163,53 @@ class SnapshotProgress(NamedTuple):
 
 
 class SnapshotEnded(NamedTuple):
-    """The snapshot that `DownloadSnapshot` named is on the disk and the log was emptied; no `voters` if that failed."""
+    """The snapshot that `DownloadSnapshot` named is on the disk and the log was emptied.
+
+    `voters` are those in it; None if the configuration has them.
+    """
 
     snapshot: LogPosition
     voters: VoterSet | None
+
+
+class SnapshotFailed(NamedTuple):
+    """The snapshot that `DownloadSnapshot` named was not installed."""
+
+    snapshot: LogPosition
+
+
+class SnapshotServed(NamedTuple):
+    """This node sent a piece of a snapshot to `replica`, which is alive although it does not fetch."""
+
+    replica: ReplicaKey
+
+
+class ConnectionLost(NamedTuple):
+    """A connection to another node broke. Its process may have ended: a hint, not a proof."""
+
+    node_id: NodeId
 
 
 class Resign(NamedTuple):
     """Resign as the leader, because the node stops."""
 
 
-Event: TypeAlias = Tick | Received | Answered | Failed | Propose | Synced | SnapshotProgress | SnapshotEnded | Resign
+Event: TypeAlias = (
+    Tick
+    | Received
+    | Answered
+    | Failed
+    | Propose
+    | ChangeVoters
+    | VoterReported
+    | Synced
+    | SnapshotProgress
+    | SnapshotEnded
+    | SnapshotFailed
+    | SnapshotServed
+    | ConnectionLost
+    | Resign
+)
 
 
 # Effects.
@@ -175,11 +228,24 @@ class Truncate(NamedTuple):
 
 
 class AppendLeaderChange(NamedTuple):
-    """Append the control batch that begins an epoch."""
+    """Append the control batch that begins an epoch; with the `voters`, if the log does not have them yet."""
 
     epoch: LeaderEpoch
     base_offset: Offset
     granting: tuple[ReplicaKey, ...]
+    voters: VoterSet | None = None
+
+
+class AppendVoters(NamedTuple):
+    """Append a control batch with the voters of the change that this step was about.
+
+    `is_upgrade`: they are the first in the log, so that the level of `kraft.version` comes before them.
+    """
+
+    epoch: LeaderEpoch
+    base_offset: Offset
+    voters: VoterSet
+    is_upgrade: bool
 
 
 class AppendProposal(NamedTuple):
@@ -238,6 +304,14 @@ class StopLeading(NamedTuple):
     epoch: LeaderEpoch
 
 
+class VoterWentBack(NamedTuple):
+    """A voter fetches from `offset`, although it has acknowledged everything before `acknowledged` in this epoch."""
+
+    replica: ReplicaKey
+    offset: Offset
+    acknowledged: Offset
+
+
 class DownloadSnapshot(NamedTuple):
     leader_id: NodeId
     epoch: LeaderEpoch
@@ -248,6 +322,7 @@ Effect: TypeAlias = (
     Save
     | Truncate
     | AppendLeaderChange
+    | AppendVoters
     | AppendProposal
     | RefuseProposal
     | AppendFetched
@@ -257,6 +332,7 @@ Effect: TypeAlias = (
     | Commit
     | Lead
     | StopLeading
+    | VoterWentBack
     | DownloadSnapshot
 )
 Effects: TypeAlias = Sequence[Effect]

@@ -4,7 +4,7 @@
     Prospective  requests pre-votes: whether the voters would vote for it, without changing its epoch (KIP-996)
     Candidate    has begun a new epoch, voted for itself, and requests votes
     Leader       has a majority of the votes of its epoch
-    Resigned     led its epoch and no longer does, or led it before a restart
+    Resigned     led its epoch and no longer does, or led it before a restart; looks for the leader of a later one
     Follower     fetches from the known leader of its epoch
 
 | from | event | to |
@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 from rookery.base.types import NodeId, Offset
 from rookery.quorum.progress import Progress
-from rookery.quorum.voters import ReplicaKey
+from rookery.quorum.voters import ReplicaKey, Voter
 
 
 @dataclass(slots=True)
@@ -69,6 +69,8 @@ class Leader:
     deadline_ms: float = inf
     # Whether a record of its own epoch is committed: before that, the high watermark of the cluster is unknown to it.
     has_committed: bool = False
+    # What voters of the configuration have reported about themselves in this epoch; in memory only (kraft.version 0).
+    reported: dict[NodeId, Voter] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,9 @@
 A snapshot's file is in the directory of the log. Its name holds the offset after the last record that it replaces and
 the epoch of that record: `00000000000000000042-0000000003.checkpoint`. It holds record batches with their own offsets
 from 0 on: a control batch with a header, batches of records, a control batch with a footer. A file without a footer is
-incomplete. A file whose name ends in `.part` was being written when the process ended.
+incomplete. A file whose name ends in `.part` was being written, or downloaded, when the process ended. One that ends in
+`.install` was downloaded from the leader and is whole: it is about to replace all of this node's log, and a start
+completes that.
 
 A snapshot is synced before it gets its name. What it replaces was committed before it was taken: so the end of a
 snapshot is also proof of how far the log was committed (`committed`).
@@ -16,34 +18,52 @@ from typing import Final, NamedTuple
 import structlog
 
 from rookery.base.errors import CorruptionError, InvalidBatchError
-from rookery.base.files import Files
+from rookery.base.files import File, Files
 from rookery.base.types import LeaderEpoch, Offset, TimestampMs
 from rookery.protocol import structures
 from rookery.quorum.log_view import LogPosition
-from rookery.quorum.messages import SnapshotFooter, SnapshotHeader, snapshot_footer_record, snapshot_header_record
+from rookery.quorum.messages import (
+    DYNAMIC_VOTERS,
+    SnapshotFooter,
+    SnapshotHeader,
+    kraft_version_record,
+    snapshot_footer_record,
+    snapshot_header_record,
+    voters_in,
+    voters_record,
+)
+from rookery.quorum.voters import VoterSet
 from rookery.records.batch import BatchHeader, check_batch, iterate_headers
 from rookery.records.control import ControlType, control_type
 from rookery.records.record import Record, build_batch, decode_records
+from rookery.storage.checkpoints import LEADER_EPOCH_FILE
 from rookery.storage.damage import Damage, DamagedLogError
+from rookery.storage.names import LOG_SUFFIX, file_name, offset_of, suffix_of
 
 logger = structlog.get_logger(__name__)
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
+INSTALL_SUFFIX: Final = ".checkpoint.install"
 
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 # A batch ends with the record that reaches this size.
 _BATCH_BYTES = 1 << 20
+_SNAPSHOT_SUFFIXES = (CHECKPOINT_SUFFIX, PART_SUFFIX, INSTALL_SUFFIX)
 # The header batch is smaller.
 _HEADER_READ_SIZE = 1024
 
 
 class Snapshot(NamedTuple):
-    """What replaces the log before `position.offset`: the values of metadata records."""
+    """What replaces the log before `position.offset`: the values of metadata records.
+
+    `voters` are those of the quorum at that offset, None if the configuration has them.
+    """
 
     position: LogPosition
     values: Sequence[bytes]
+    voters: VoterSet | None = None
 
 
 class SnapshotFiles:
@@ -67,22 +87,82 @@ class SnapshotFiles:
         *,
         last_timestamp_ms: TimestampMs,
         now_ms: TimestampMs,
+        voters: VoterSet | None = None,
     ) -> None:
         """Write a snapshot of the log before `position`; it exists, and survives a crash, when this returns."""
-        part = self._directory / snapshot_name(position, PART_SUFFIX)
-        # Bytes of an earlier attempt would come before those of this one.
-        self._files.remove(part)
-        file = self._files.open(part, create=True)
-        for batch in encode_snapshot(values, position.epoch, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms):
+        file = self.create_part(position)
+        for batch in encode_snapshot(
+            values, position.epoch, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms, voters=voters
+        ):
             file.append(batch)
         # Without this sync, the name could survive a crash and its bytes not.
         file.sync()
-        self._files.rename(part, self.path(position))
-        self._files.sync_directory(self._directory)
+        self._rename(position, PART_SUFFIX, CHECKPOINT_SUFFIX)
 
     def read(self, position: LogPosition) -> Snapshot:
         """Read and check a whole snapshot; CorruptionError if it is damaged or incomplete."""
-        return Snapshot(position, decode_snapshot(self._files.read_file(self.path(position))))
+        return _load(position, self._files.read_file(self.path(position)))
+
+    def read_piece(self, position: LogPosition, at: int, max_bytes: int) -> tuple[int, bytes] | None:
+        """Return the size of a snapshot and its bytes from `at` on; None if there is no such snapshot."""
+        if not self._files.exists(self.path(position)):
+            return None
+        file = self._files.open(self.path(position))
+        size = file.size()
+        return size, file.read_at(at, min(max_bytes, size - at)) if 0 <= at < size else b""
+
+    def read_initial_voters(self) -> VoterSet | None:
+        """Return the voters with which this node was formatted; None if the configuration has them."""
+        path = self.path(LogPosition(0, 0))
+        return _load(LogPosition(0, 0), self._files.read_file(path)).voters if self._files.exists(path) else None
+
+    # A snapshot of the leader
+
+    def create_part(self, position: LogPosition) -> File:
+        """Return an empty file for a snapshot that is not whole yet."""
+        part = self._directory / snapshot_name(position, PART_SUFFIX)
+        # Bytes of an earlier attempt would come before those of this one.
+        self._files.remove(part)
+        return self._files.open(part, create=True)
+
+    def check_part(self, file: File, position: LogPosition) -> Snapshot:
+        """Read and sync a downloaded snapshot; CorruptionError if it is damaged or incomplete."""
+        snapshot = _load(position, file.read_at(0, file.size()))
+        file.sync()
+        return snapshot
+
+    def begin_install(self, position: LogPosition) -> None:
+        """Decide that a downloaded snapshot replaces the log; a crash from here on does not undo that."""
+        self._rename(position, PART_SUFFIX, INSTALL_SUFFIX)
+
+    def end_install(self, position: LogPosition) -> None:
+        """Give the snapshot its name, after the log begins where it ends."""
+        self._rename(position, INSTALL_SUFFIX, CHECKPOINT_SUFFIX)
+
+    def finish_install(self) -> None:
+        """Complete what a crash interrupted between `begin_install` and `end_install`."""
+        for name in self._names():
+            position = _position_of(name, INSTALL_SUFFIX)
+            if position is not None:
+                self._empty_log(position.offset)
+                self.end_install(position)
+
+    def _empty_log(self, offset: Offset) -> None:
+        """Remove all segments, and begin an empty one at `offset`."""
+        for name in self._names():
+            if offset_of(name) is not None and suffix_of(name) not in _SNAPSHOT_SUFFIXES:
+                self._files.remove(self._directory / name)
+        self._files.remove(self._directory / LEADER_EPOCH_FILE)
+        # The old segments must be gone for good before there is a new one: with both, the log would have a hole.
+        self._files.sync_directory(self._directory)
+        self._files.open(self._directory / file_name(offset, LOG_SUFFIX), create=True).sync()
+
+    def _rename(self, position: LogPosition, before: str, after: str) -> None:
+        source, target = (self._directory / snapshot_name(position, suffix) for suffix in (before, after))
+        self._files.rename(source, target)
+        self._files.sync_directory(self._directory)
+
+    # The files
 
     def last_timestamp_ms(self, position: LogPosition) -> TimestampMs:
         """Return the time of the last log record that a snapshot replaces; CorruptionError if it cannot be read."""
@@ -142,8 +222,12 @@ def snapshot_name(position: LogPosition, suffix: str = CHECKPOINT_SUFFIX) -> str
     return f"{position.offset:020d}-{position.epoch:010d}{suffix}"
 
 
-def _position_of(name: str) -> LogPosition | None:
-    stem = name.removesuffix(CHECKPOINT_SUFFIX)
+def _load(position: LogPosition, data: bytes) -> Snapshot:
+    return Snapshot(position, decode_snapshot(data), read_snapshot_voters(data))
+
+
+def _position_of(name: str, suffix: str = CHECKPOINT_SUFFIX) -> LogPosition | None:
+    stem = name.removesuffix(suffix)
     offset, dash, epoch = stem.partition("-")
     is_snapshot = (
         stem != name
@@ -157,12 +241,20 @@ def _position_of(name: str) -> LogPosition | None:
 
 
 def encode_snapshot(
-    values: Iterable[bytes], epoch: LeaderEpoch, *, last_timestamp_ms: TimestampMs, now_ms: TimestampMs
+    values: Iterable[bytes],
+    epoch: LeaderEpoch,
+    *,
+    last_timestamp_ms: TimestampMs,
+    now_ms: TimestampMs,
+    voters: VoterSet | None = None,
 ) -> Iterator[bytearray]:
-    """Yield the batches of a snapshot."""
-    header = Record(0, now_ms, *snapshot_header_record(last_timestamp_ms))
-    yield build_batch([header], leader_epoch=epoch, control=True)
-    offset, size, records = 1, 0, list[Record]()
+    """Yield the batches of a snapshot. `voters` are those of the log; None if the configuration has them."""
+    control = [snapshot_header_record(last_timestamp_ms)]
+    if voters is not None:
+        control += [kraft_version_record(DYNAMIC_VOTERS), voters_record(voters)]
+    header = [Record(offset, now_ms, *record) for offset, record in enumerate(control)]
+    yield build_batch(header, leader_epoch=epoch, control=True)
+    offset, size, records = len(header), 0, list[Record]()
     for value in values:
         records.append(Record(offset, now_ms, None, value))
         offset, size = offset + 1, size + len(value)
@@ -197,6 +289,12 @@ def decode_snapshot(data: bytes) -> list[bytes]:
     if kinds[-1] != ControlType.SNAPSHOT_FOOTER or ControlType.SNAPSHOT_FOOTER in kinds[:-1]:
         raise CorruptionError("the snapshot does not end with a footer")
     return values
+
+
+def read_snapshot_voters(data: bytes) -> VoterSet | None:
+    """Return the voters in the first batch of a checked snapshot, None if it has none."""
+    _, header = next(iterate_headers(data))
+    return voters_in(data[: header.size_bytes])
 
 
 def _check(batch: bytes, header: BatchHeader, expected: Offset) -> None:

@@ -18,6 +18,11 @@ from rookery.quorum.roles import Candidate, Follower, Leader, Prospective, Resig
 from rookery.quorum.voters import ReplicaKey, VoterHistory, VoterSet
 from rookery.quorum.votes import has_lost, has_won
 
+# The records of an epoch's first batch if it has the voters: LeaderChange, KRaftVersion, Voters.
+LEADER_CHANGE_WITH_VOTERS_COUNT = 3
+# The records that put the voters of the configuration into the log: KRaftVersion, Voters.
+UPGRADE_COUNT = 2
+
 
 class QuorumError(RookeryError):
     """The replicas contradict each other in a way that Raft rules out: a bug, a copied disk or a wrong voter id."""
@@ -29,8 +34,11 @@ class QuorumSettings(NamedTuple):
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
+    request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
     fetch_wait_ms: int = 500
+    fetch_max_bytes: int = 1 << 20
+    fetch_snapshot_max_bytes: int = 1 << 20
 
 
 class Sent(NamedTuple):
@@ -57,15 +65,19 @@ class Transitions:
         voters: VoterHistory,
         settings: QuorumSettings,
         jitter: Callable[[], float],
+        is_observer: bool = False,
     ) -> None:
+        """`is_observer`: it can never become a voter."""
         self.me = me
         self.state = state
         self.log = log
         self.role: Role = Unattached()
-        self.high_watermark: Offset = log.start.offset
+        # A snapshot has committed records only.
+        self.high_watermark: Offset = max(log.start.offset, log.snapshot.offset)
         self._voters = voters
         self._settings = settings
         self._jitter = jitter
+        self.is_observer = is_observer
         self._now_ms = 0.0
         self._effects: list[Effect] = []
         self._last_request_id: RequestId = 0
@@ -75,7 +87,8 @@ class Transitions:
         self._retry_at_ms: dict[NodeId | None, float] = {}
         self._fetch_id: RequestId | None = None
         self._has_leader_failed = False
-        self._downloading: LogPosition | None = None
+        # The snapshot that the shell downloads; no fetch is sent meanwhile.
+        self.downloading: LogPosition | None = None
 
     @property
     def epoch(self) -> LeaderEpoch:
@@ -91,8 +104,35 @@ class Transitions:
         return self._voters.current
 
     @property
+    def voter_history(self) -> VoterHistory:
+        return self._voters
+
+    @property
     def is_voter(self) -> bool:
         return self.me in self.voters
+
+    @property
+    def has_voter_change(self) -> bool:
+        """Whether the newest set of voters is not known to be committed."""
+        return self._voters.changed_at >= self.high_watermark
+
+    @property
+    def is_elector(self) -> bool:
+        """Whether this replica takes part in elections.
+
+        A voter that was removed does so until it knows that the removal is committed. Without it, a leader that removes
+        itself from two voters and restarts would strand the other one: no other replica has its longer log.
+        """
+        return self.is_voter or (self.has_voter_change and self.me in self._voters.previous)
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this replica begins elections.
+
+        One that must catch up, and has a part of the log, would win with the votes of replicas that have less, and lose
+        what it had acknowledged before its disk was replaced. One with an empty log wins only if the others are empty.
+        """
+        return self.is_elector and not (self.state.must_catch_up and self.log.end_offset > 0)
 
     @property
     def deadline_ms(self) -> float:
@@ -103,9 +143,17 @@ class Transitions:
             waiting.append(self._check_quorum_ms(self.role))
         return min(waiting)
 
-    def _save(self, epoch: LeaderEpoch, leader_id: NodeId | None, voted: ReplicaKey | None) -> None:
+    def _save(
+        self,
+        epoch: LeaderEpoch,
+        leader_id: NodeId | None,
+        voted: ReplicaKey | None,
+        *,
+        is_complete: bool = False,
+    ) -> None:
+        """`is_complete`: from now on this replica has all that it may ever have acknowledged."""
         assert epoch >= self.epoch, "the epoch never falls"
-        state = ElectionState(epoch, leader_id, voted)
+        state = ElectionState(epoch, leader_id, voted, self.state.must_catch_up and not is_complete)
         if state != self.state:
             self.state = state
             self._effects.append(events.Save(state))
@@ -113,7 +161,7 @@ class Transitions:
     def _leave_role(self) -> None:
         if isinstance(self.role, Leader):
             self._effects.append(events.StopLeading(self.epoch))
-        self._downloading = None
+        self.downloading = None
         self._fetch_id = None
         self._has_leader_failed = False
         self._retry_at_ms.clear()
@@ -152,11 +200,14 @@ class Transitions:
 
     def _become_leader(self, granted: set[NodeId]) -> None:
         self._leave_role()
-        self._save(self.epoch, self.me.node_id, self.state.voted)
+        self._save(self.epoch, self.me.node_id, self.state.voted, is_complete=True)
+        recorded = self.voters if self._voters.must_be_recorded else None
         # The first record of the epoch: until it is committed, no record of an earlier epoch is.
-        start_offset = self.log.append(self.epoch, 1)
+        start_offset = self.log.append(self.epoch, 1 if recorded is None else LEADER_CHANGE_WITH_VOTERS_COUNT)
         granting = tuple(key for key in self.voters.keys if key.node_id in granted)
-        self._effects.append(events.AppendLeaderChange(self.epoch, start_offset, granting))
+        self._effects.append(events.AppendLeaderChange(self.epoch, start_offset, granting, recorded))
+        if recorded is not None:
+            self._voters.append(start_offset, recorded)
         unaware = {voter.key.node_id for voter in self.voters.others(self.me)}
         self.role = Leader(start_offset, Progress(self._now_ms), unaware, self._now_ms)
 
@@ -164,7 +215,9 @@ class Transitions:
         successors = self.role.progress.successors(self.voters, self.me) if isinstance(self.role, Leader) else ()
         unaware = {key.node_id for key in successors}
         self._leave_role()
-        self.role = Resigned(self._election_deadline_ms(), unaware, successors)
+        # Also if it is not a voter any more, unlike `_election_deadline_ms`: a resigned replica does not fetch.
+        deadline_ms = self._now_ms + self._settings.election_timeout_ms * (1 + self._jitter())
+        self.role = Resigned(deadline_ms, unaware, successors)
         self._refuse_parked()
 
     def _learn(self, epoch: LeaderEpoch, leader_id: NodeId | None) -> None:
@@ -184,12 +237,15 @@ class Transitions:
             self._become_follower(epoch, leader_id)
 
     def _election_deadline_ms(self) -> float:
-        if not self.is_voter:
+        if not self.may_stand:
             return inf
         return self._now_ms + self._settings.election_timeout_ms * (1 + self._jitter())
 
     def _fetch_deadline_ms(self) -> float:
-        return self._now_ms + self._settings.fetch_timeout_ms if self.is_voter else inf
+        """Return when a follower without a successful fetch begins an election; random, so that not all begin one."""
+        if not self.may_stand:
+            return inf
+        return self._now_ms + self._settings.fetch_timeout_ms * (1 + self._jitter() / 4)
 
     def _check_quorum_ms(self, leader: Leader) -> float:
         """Return when a leader without fetches of a majority resigns. If it is cut off, it would lead for ever."""

@@ -23,6 +23,10 @@ def grants(role: Role, state: ElectionState, end: LogPosition, request: VoteRequ
     is_up_to_date = request.last >= end
     if isinstance(role, Leader):
         return False
+    if state.must_catch_up and request.last.offset > 0:
+        # Any log looks longer than one that was lost. With this vote, a candidate without the records that this voter
+        # had acknowledged could win.
+        return False
     if request.pre_vote:
         # A follower that has fetched refuses: otherwise a replica with a bad link would depose a live leader again and
         # again. One that has not fetched yet must grant: otherwise two replicas that each have the other as leader
