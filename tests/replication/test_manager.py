@@ -3,13 +3,25 @@
 import asyncio
 import shutil
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
+import pytest
+
 from rookery.base.errors import ErrorCode
+from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID, TopicPartition
+from rookery.metadata.records import PartitionChangeRecord
 from rookery.protocol.message import Message
-from rookery.storage.checkpoints import HIGH_WATERMARK_FILE, decode_offsets, encode_partition_metadata
-from tests.broker.harness import Broker, running
+from rookery.replication.partition import Partition
+from rookery.storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    decode_offsets,
+    encode_partition_metadata,
+    write_offsets,
+)
+from rookery.storage.manifest import MANIFEST_FILE
+from tests.broker.harness import NODE_ID, Broker, running
 from tests.support.logs import captured_logs
 
 
@@ -49,6 +61,49 @@ def test_a_topic_that_is_deleted_and_created_again_starts_empty(tmp_path: Path) 
             topic_id = await broker.create_topic("orders")
             assert broker.replica("orders").log.end_offset == 0
             assert broker.replica("orders").log.topic_id == topic_id
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_is_created_again_does_not_inherit_a_high_watermark(tmp_path: Path) -> None:
+    """A crash before the next checkpoint would let consumers read records that were never committed."""
+
+    def checkpointed() -> dict[TopicPartition, int]:
+        return decode_offsets((tmp_path / "disk0" / HIGH_WATERMARK_FILE).read_bytes())
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            replicas, kept = broker.services.replicas, TopicPartition("kept", 0)
+            await broker.create_topic("orders", partitions=2)
+            await broker.create_topic("kept")
+            for topic in ("orders", "kept"):
+                broker.append(topic, b"a", b"b")
+            await replicas.checkpoint_high_watermarks()
+            assert checkpointed() == {TopicPartition("orders", 0): 2, TopicPartition("orders", 1): 0, kept: 2}
+            old = list(replicas)
+            await delete(broker, "orders")
+            await broker.create_topic("orders", partitions=2)
+            assert checkpointed() == {kept: 2}
+            # A thread that was started before the deletion.
+            replicas._write_checkpoints(old)
+            assert checkpointed() == {kept: 2}
+
+    asyncio.run(main())
+
+
+def test_a_start_without_the_log_does_not_keep_its_high_watermark(tmp_path: Path) -> None:
+    """The topic was deleted and created again while the node was down, or right before it was killed."""
+    partition, disk = TopicPartition("orders", 0), tmp_path / "disk0"
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_topic("orders")
+        write_offsets(OsFiles(), disk / HIGH_WATERMARK_FILE, {partition: 7})
+        shutil.rmtree(disk / str(partition))
+        (disk / MANIFEST_FILE).unlink()
+        async with running(tmp_path) as broker:
+            assert broker.replica("orders").state.high_watermark == 0
+            assert decode_offsets((disk / HIGH_WATERMARK_FILE).read_bytes()) == {}
 
     asyncio.run(main())
 
@@ -144,6 +199,36 @@ def test_new_partitions_and_leaders_of_known_topics(tmp_path: Path) -> None:
             assert broker.append("orders", b"a", partition=2) == 0
 
     asyncio.run(main())
+
+
+def test_publishing_an_image_sets_the_state_of_no_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`prepare` has done it in slices: in `apply`, ten thousand partitions would take too long for one turn."""
+
+    async def main() -> list[str]:
+        async with running(tmp_path) as broker:
+            replicas, calls = broker.services.replicas, list[str]()
+            set_leader = Partition.set_leader
+
+            def counted(state: Partition, *arguments: Any, **options: Any) -> None:
+                calls.append("set")
+                set_leader(state, *arguments, **options)
+
+            monkeypatch.setattr(Partition, "set_leader", counted)
+            await broker.create_topic("orders", partitions=40)
+            image = broker.services.image
+            topic = image.topics["orders"]
+            records = [
+                PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NODE_ID)
+                for index in range(40)
+            ]
+            after, delta = image.apply(records)
+            await replicas.prepare(after, delta)
+            calls.append("apply")
+            replicas.apply(after, delta)
+            assert broker.replica("orders", 39).state.leader_epoch == 1
+            return calls
+
+    assert asyncio.run(main()) == ["set"] * 80 + ["apply"]
 
 
 def test_failed_directory_takes_new_partitions_elsewhere(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
 from rookery.records.batch import read_header
 from rookery.records.control import Marker
+from rookery.replication.offset_search import LATEST
 from rookery.replication.partition import Partition
-from rookery.replication.replica import ACKS_ALL, LATEST, Appended, Replica
+from rookery.replication.replica import ACKS_ALL, Appended, Replica
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from rookery.storage.producers import Verification

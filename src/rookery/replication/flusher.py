@@ -55,4 +55,5 @@ class Flusher:
             return log.recovery_point
         await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
         log.finish_flush(job)
-        return job.up_to
+        # Not the offset of the job: a truncation during the fsync may have removed records that it counts.
+        return log.recovery_point

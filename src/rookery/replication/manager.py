@@ -1,33 +1,52 @@
 """The partitions that this node hosts: created from the cluster image, looked up by the handlers.
 
-`apply` is the image listener: it sets the leader, epoch and configs of partitions. The work that takes long with many
-partitions is done in slices before and after it: `prepare` creates the logs of new partitions before the image is
-published, and `delete_removed_logs` deletes those of removed partitions afterwards. A topic that was deleted and
-created again under the same name has another id; the old log is deleted before the new one is created, so that no
-record passes from one to the other.
+`apply` is the image listener: partitions appear, and disappear, in one step. The work that takes long with many
+partitions is done in slices before and after it. `prepare` creates the logs of new partitions, and sets leader, epoch
+and in-sync replicas, also of existing partitions: these learn of their new leader some turns of the loop before the
+image is published. `finish` starts and stops fetchers and deletes the logs of removed partitions. A topic that was
+deleted and created again under the same name has another id; the old log is deleted before the new one is created, so
+that no record passes from one to the other.
 
 High watermarks are checkpointed per log directory as in Kafka (`replication-offset-checkpoint`). After a restart a
 partition's high watermark starts from there; a leader without followers advances it to the end of its log immediately.
+
+Replication runs from `begin_replication` on. A partition is copied in one leader epoch at a time: when the epoch
+changes, its fetcher is stopped, then the end of the log is read, then a fetcher of the new leader starts.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from uuid import UUID
 
 import structlog
 
-from rookery.base.bounds import PARTITIONS_PER_SLICE
-from rookery.base.codes import ResourceType
+from rookery.base.bounds import ITEMS_PER_SLICE, PARTITIONS_PER_SLICE
+from rookery.base.codes import RecoveryState, ResourceType
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
 from rookery.base.slices import Slices
-from rookery.base.types import NO_TOPIC_ID, NodeId, Offset, TopicId, TopicName, TopicPartition
+from rookery.base.types import (
+    NO_TOPIC_ID,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from rookery.metadata.controller_link import ControllerLink
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage, TopicImage
 from rookery.metadata.log_config import LogConfigs, broker_layers
+from rookery.replication.directory_reports import ReportedReplica
+from rookery.replication.fetcher import BrokerPeers, Follower
 from rookery.replication.flusher import Flusher
+from rookery.replication.isr import IsrConditions
 from rookery.replication.partition import Partition
 from rookery.replication.pending import Pending
-from rookery.replication.replica import Replica
+from rookery.replication.replica import Fetched, Replica
+from rookery.replication.replicator import Replicator
+from rookery.replication.selectors import RACK_AWARE, ReadableReplica, select_in_rack
 from rookery.storage.checkpoints import HIGH_WATERMARK_FILE, read_offsets, write_offsets
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory
@@ -49,8 +68,11 @@ class ReplicaManager:
         flusher: Flusher,
         executor: Executor | None = None,
         slices: Slices | None = None,
+        directory_ids: Mapping[Path, UUID] | None = None,
     ) -> None:
+        """`directory_ids` are the ids of the log directories, as they are registered with the controller."""
         self._logs = logs
+        self._directory_ids = directory_ids or {}
         self._slices = slices or Slices()
         self._files = logs.files
         self._node_id = node_id
@@ -63,9 +85,18 @@ class ReplicaManager:
         self._replicas: dict[TopicPartition, Replica] = {}
         # Replicas of an image that is about to be published.
         self._prepared: dict[TopicPartition, Replica] = {}
+        # Replicas of the newest image that are not copied from their leaders yet.
+        self._unfollowed: list[Replica] = []
         # Partitions that the image no longer has, and whose logs are still to be deleted.
         self._removed: list[TopicPartition] = []
+        # Whether brokers have changed since the high watermarks of all partitions were checked.
+        self._has_new_brokers = False
         self._high_watermarks: dict[TopicPartition, Offset] = {}
+        layers = broker_layers(EMPTY_IMAGE, node_id, static_config)
+        self._selects_by_rack = layers.text("replica.selector.class") in RACK_AWARE
+        self._conditions = IsrConditions(lag_max_s=layers.integer("replica.lag.time.max.ms") / 1000)
+        # None until the broker is registered.
+        self._replicator: Replicator | None = None
         # The content of the checkpoint files: an idle node does not rewrite them.
         self._checkpointed: dict[Path, dict[TopicPartition, Offset]] = {}
 
@@ -79,9 +110,53 @@ class ReplicaManager:
     def directories(self) -> Sequence[LogDirectory]:
         return self._logs.directories
 
+    @property
+    def offline_directories(self) -> Sequence[UUID]:
+        """The ids of the log directories that have failed, for the broker's heartbeats."""
+        return self._ids_of(directory for directory in self._logs.directories if not directory.is_online)
+
+    @property
+    def cordoned_directories(self) -> Sequence[UUID]:
+        """The ids of the log directories that should get no new partitions, for the broker's heartbeats."""
+        return self._ids_of(directory for directory in self._logs.directories if directory.is_cordoned)
+
+    def _ids_of(self, directories: Iterable[LogDirectory]) -> list[UUID]:
+        return [self._directory_ids[each.path] for each in directories if each.path in self._directory_ids]
+
     def volume_bytes(self, directory: LogDirectory) -> tuple[int, int]:
         """Return the total and the free bytes of a log directory's volume."""
         return self._files.total_bytes(directory.path), self._files.free_bytes(directory.path)
+
+    def begin_replication(
+        self,
+        *,
+        new_peers: Callable[[], BrokerPeers],
+        controller: ControllerLink,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        """Copy partitions from their leaders, and propose changes of in-sync replicas to the controller, from now on.
+
+        Call it once, after the registration: `broker_epoch` returns the epoch of this process. `new_peers` creates
+        connections to the brokers' listeners for requests between brokers.
+        """
+        self._replicator = Replicator(
+            Follower(self._node_id, broker_epoch, self.find),
+            new_peers=new_peers,
+            controller=controller,
+            replicas=lambda: self,
+            settings=broker_layers(self._image, self._node_id, self._static_config),
+            clock=self._logs.clock,
+            slices=self._slices,
+        )
+        self._unfollowed = []
+        for replica in self._replicas.values():
+            self._join_replication(replica)
+
+    async def close(self) -> None:
+        """Stop the replication. Partitions are no longer copied, and no change of in-sync replicas is proposed."""
+        if self._replicator is not None:
+            await self._replicator.close()
+            self._replicator = None
 
     def find(self, partition: TopicPartition) -> Replica | ErrorCode:
         """Return the replica, or the error code if this node cannot serve it."""
@@ -91,6 +166,25 @@ class ReplicaManager:
         if replica.log.log_directory.failure is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return replica
+
+    def find_reader(
+        self, replica: Replica, rack: str, offset: Offset, current_leader_epoch: LeaderEpoch
+    ) -> Fetched | None:
+        """Return the answer that refers a consumer in `rack` to a follower; None if it should read from `replica`."""
+        state, brokers = replica.state, self._image.brokers
+        if not self._selects_by_rack or state.check_leader(current_leader_epoch) is not ErrorCode.NONE:
+            return None
+        leader = brokers.get(self._node_id)
+        node = select_in_rack(
+            rack,
+            None if leader is None else leader.rack,
+            (
+                ReadableReplica(node, brokers[node].rack, follower.end_offset, follower.caught_up_s)
+                for node, follower in state.replicas_with(offset)
+                if self._conditions.is_alive(node)
+            ),
+        )
+        return None if node is None else replica.refer_to(node)
 
     def exists(self, partition: TopicPartition) -> bool:
         """Return whether the cluster has this partition, on this node or another one."""
@@ -110,17 +204,25 @@ class ReplicaManager:
         # retriable; UNKNOWN_TOPIC_OR_PARTITION would let clients conclude that the records are gone.
         return ErrorCode.KAFKA_STORAGE_ERROR if self._node_id in found.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def start(self, image: ClusterImage, removed_topics: Mapping[TopicId, TopicName]) -> None:
+    async def start(
+        self,
+        image: ClusterImage,
+        removed_topics: Mapping[TopicId, TopicName],
+        *,
+        is_from_majority: bool = False,
+    ) -> None:
         """Host the partitions of the image, with the logs that were found on disk.
 
         `removed_topics` are the topics that the metadata log has removed. Only their logs are set aside: a log whose
-        topic the metadata does not contain at all may be the only remains of a topic whose metadata was lost.
+        topic the metadata does not contain at all may be the only remains of a topic whose metadata was lost. With
+        `is_from_majority`, the image is the one that a majority of several controllers has, so that a topic that it
+        does not contain was deleted, perhaps while this node was down.
         """
         self._high_watermarks = self._read_checkpoints()
         self._set_image(image)
         self._logs.resolve_missing(self._topic_id_here)
         for partition, topic_id in self._logs.strays(self._topic_id_here).items():
-            if self._is_obsolete(partition, topic_id, removed_topics):
+            if is_from_majority or self._is_obsolete(partition, topic_id, removed_topics):
                 logger.warning("setting aside the log of a removed topic", partition=str(partition), id=str(topic_id))
                 self._logs.set_aside(partition)
             else:
@@ -134,48 +236,71 @@ class ReplicaManager:
                 self._logs.quarantine(
                     partition, f"its directory belongs to topic id {topic_id}, which is not in the metadata"
                 )
-        for topic in image.topics.values():
-            self._host(topic, topic.partitions, is_new=False)
+        partitions = ((topic, index) for topic in image.topics.values() for index in topic.partitions)
+        async for some in self._slices.of(partitions, ITEMS_PER_SLICE):
+            for topic, index in some:
+                self._host(topic, [index], is_new=False)
         self._high_watermarks = {}
 
     async def prepare(self, image: ClusterImage, delta: Delta) -> None:
-        """Create the logs of new partitions before `image` is published. `apply` follows, with the same image."""
+        """Do for `image`, before it is published, what takes long. `apply` follows, with the same image."""
+        self._conditions.brokers = image.brokers
         configs = LogConfigs(broker_layers(image, self._node_id, self._static_config))
         deleted = {topic.name for topic in delta.deleted}
-        new = [
-            (topic, index)
-            for topic in self._touched_topics(image, delta)
+        new = (
+            (topic, partition)
+            for topic, partition in self._touched(image, delta)
             # A topic that is deleted and created again in one change: the directory of its old log has the same name
             # and is still in use. `apply` deletes it and creates the new one.
-            if topic.name not in deleted
-            for index in topic.partitions
-            if self._node_id in topic.partitions[index].replicas
-            and TopicPartition(topic.name, index) not in self._replicas
-        ]
+            if partition not in self._replicas and topic.name not in deleted
+        )
         async for some in self._slices.of(new, PARTITIONS_PER_SLICE):
-            for topic, index in some:
-                partition = TopicPartition(topic.name, index)
+            for topic, partition in some:
                 try:
                     replica = self._create(topic, partition, configs.get(image.topic_config(topic.name)), is_new=True)
                 except (StorageError, CorruptionError):
                     # `apply` tries again, and logs the error if that fails too.
                     continue
+                self._set_leader(replica, topic.partitions[partition.partition])
                 self._prepared[partition] = replica
+        existing = (
+            (self._replicas[partition], topic)
+            for topic, partition in self._touched(image, delta)
+            if partition in self._replicas and self._replicas[partition].state.topic_id == topic.topic_id
+        )
+        async for some_existing in self._slices.of(existing, ITEMS_PER_SLICE):
+            for replica, topic in some_existing:
+                self._update_state(replica, topic.partitions[replica.state.topic_partition.partition])
 
-    @staticmethod
-    def _touched_topics(image: ClusterImage, delta: Delta) -> Iterator[TopicImage]:
-        yield from delta.created
-        for topic_id in delta.changed:
+    def _touched(self, image: ClusterImage, delta: Delta) -> Iterator[tuple[TopicImage, TopicPartition]]:
+        """Yield the new and changed partitions of which this node has a replica in `image`."""
+        topics: list[tuple[TopicImage, Iterable[int]]] = [(topic, topic.partitions) for topic in delta.created]
+        for topic_id, changed in delta.changed.items():
             topic = image.topic_by_id(topic_id)
             if topic is not None:
-                yield topic
+                topics.append((topic, changed))
+        for topic, indexes in topics:
+            for index in indexes:
+                if self._node_id in topic.partitions[index].replicas:
+                    yield topic, TopicPartition(topic.name, index)
 
-    async def delete_removed_logs(self) -> None:
-        """Delete the logs of the partitions that `apply` removed."""
+    async def finish(self) -> None:
+        """Do what `apply` left: copy new partitions, delete the logs of removed ones, check high watermarks."""
+        while self._unfollowed:
+            some, self._unfollowed = self._unfollowed[:ITEMS_PER_SLICE], self._unfollowed[ITEMS_PER_SLICE:]
+            for replica in some:
+                self._join_replication(replica)
+            await self._slices.pause()
         removed, self._removed = self._removed, []
-        async for some in self._slices.of(removed, PARTITIONS_PER_SLICE):
-            for partition in some:
+        async for some_removed in self._slices.of(removed, PARTITIONS_PER_SLICE):
+            for partition in some_removed:
                 self._delete(partition)
+        if self._has_new_brokers:
+            # Only live followers delay a high watermark.
+            self._has_new_brokers = False
+            async for some_replicas in self._slices.of(list(self._replicas.values()), ITEMS_PER_SLICE):
+                for replica in some_replicas:
+                    replica.check_high_watermark()
 
     def apply(self, image: ClusterImage, delta: Delta) -> None:
         """Update the hosted partitions to `image`. `delta` is the difference to the image before."""
@@ -195,9 +320,13 @@ class ReplicaManager:
         else:
             self._configure(resource.name for resource in delta.configs if resource.type == ResourceType.TOPIC)
         self._prepared.clear()
+        self._has_new_brokers |= bool(delta.brokers)
+        if self._replicator is not None:
+            self._replicator.fetchers.end_idle()
 
     def _set_image(self, image: ClusterImage) -> None:
         self._image = image
+        self._conditions.brokers = image.brokers
         self._configs = LogConfigs(broker_layers(image, self._node_id, self._static_config))
 
     def _topic_id_here(self, partition: TopicPartition) -> TopicId | None:
@@ -227,18 +356,25 @@ class ReplicaManager:
                 self._remove(topic.name, [index])
                 continue
             try:
-                replica = self._replicas.get(partition) or self._prepared.get(partition)
+                replica = self._replicas.get(partition)
+                if replica is None and (replica := self._prepared.get(partition)) is not None:
+                    self._unfollowed.append(replica)
                 if replica is None:
                     replica = self._create(topic, partition, config, is_new=is_new)
                 self._replicas[partition] = replica
             except StorageError as error:
                 logger.error("partition is offline", partition=str(partition), error=str(error))
                 continue
-            self._update_state(replica, state)
+            # Usually `prepare` has done it.
+            if replica.state.partition_epoch != state.partition_epoch:
+                self._update_state(replica, state)
 
     def _create(self, topic: TopicImage, partition: TopicPartition, config: LogConfig, *, is_new: bool) -> Replica:
+        is_found = self._logs.get(partition) is not None
         log = self._logs.create(partition, topic.topic_id, config, is_new=is_new)
-        state = Partition(partition, topic.topic_id, node_id=self._node_id)
+        if not is_found:
+            self._forget_high_watermark(partition)
+        state = Partition(partition, topic.topic_id, node_id=self._node_id, conditions=self._conditions)
         state.restore(
             high_watermark=self._high_watermarks.get(partition, 0),
             start_offset=log.start_offset,
@@ -253,21 +389,85 @@ class ReplicaManager:
                 offset=log.end_offset,
                 records=lost,
             )
-        return Replica(state, log, changed=self._changed, flush=self._flusher.request)
+        return Replica(state, log, changed=self._changed, flush=self._flusher.request, propose=self._propose)
 
-    def _update_state(self, replica: Replica, state: PartitionImage) -> None:
-        replica.state.set_leader(
-            state.leader,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            isr=state.isr,
-        )
+    def _update_state(self, replica: Replica, image: PartitionImage) -> None:
+        state = replica.state
+        is_new_epoch = image.leader_epoch > state.leader_epoch
+        if is_new_epoch and self._replicator is not None:
+            # First of all: a response of the former leader must not be appended once the state has the new epoch.
+            self._replicator.fetchers.stop(state.topic_partition)
+        proposal = state.proposal
+        self._set_leader(replica, image)
+        if is_new_epoch:
+            self._follow(replica)
+        self._report_directory(replica, image)
+        if state.proposal is not None and state.proposal is not proposal:
+            self._propose(replica)
         self._changed(replica)
+
+    def _set_leader(self, replica: Replica, image: PartitionImage) -> None:
+        state = replica.state
+        is_new_epoch = image.leader_epoch > state.leader_epoch
+        state.set_leader(
+            image.leader,
+            leader_epoch=image.leader_epoch,
+            partition_epoch=image.partition_epoch,
+            replicas=image.replicas,
+            isr=image.isr,
+            is_recovering=image.recovery_state == RecoveryState.RECOVERING,
+            now_s=self._logs.clock.monotonic(),
+        )
+        if is_new_epoch and state.is_leader and len(state.replicas) > 1:
+            self._begin_epoch(replica)
+
+    @staticmethod
+    def _begin_epoch(replica: Replica) -> None:
+        """Enter a new leader's epoch at the end of its log, even if it never writes a record.
+
+        Without the entry, a follower that asks where an older epoch ended would get an offset above records of that
+        epoch that this leader does not have: the logs would differ below the high watermark (KIP-279).
+        """
+        try:
+            replica.log.assign_epoch(replica.state.leader_epoch)
+        except (StorageError, CorruptionError) as error:
+            logger.error("partition is offline", partition=str(replica.state.topic_partition), error=str(error))
+
+    def _report_directory(self, replica: Replica, image: PartitionImage) -> None:
+        """Inform the controller of a replica's log directory if there are several and it knows another one."""
+        if self._replicator is None or len(self._logs.directories) == 1:
+            return
+        directory_id = self._directory_ids.get(replica.log.log_directory.path)
+        if directory_id is not None and directory_id != image.directory_of(self._node_id):
+            state = replica.state
+            reported = ReportedReplica(state.topic_id, state.topic_partition.partition)
+            self._replicator.directories.report(reported, directory_id)
+
+    def _follow(self, replica: Replica) -> None:
+        """Start to copy a partition from its leader, if it has one and that is another node."""
+        state = replica.state
+        if self._replicator is not None and not state.is_leader and state.leader >= 0:
+            self._replicator.fetchers.start(
+                state.topic_partition, state.topic_id, leader=state.leader, leader_epoch=state.leader_epoch
+            )
+
+    def _join_replication(self, replica: Replica) -> None:
+        """Copy a replica from its leader; propose what it has to propose, if it leads; report its log directory."""
+        self._follow(replica)
+        topic, index = replica.state.topic_partition
+        self._report_directory(replica, self._image.topics[topic].partitions[index])
+        if replica.state.proposal is not None:
+            self._propose(replica)
+
+    def _propose(self, replica: Replica) -> None:
+        if self._replicator is not None:
+            self._replicator.changes.propose(replica)
 
     def _remove(self, topic: TopicName, indexes: Iterable[int]) -> None:
         for index in indexes:
             partition = TopicPartition(topic, index)
+            if self._replicator is not None:
+                self._replicator.fetchers.stop(partition)
             if self._replicas.pop(partition, None) is not None or self._logs.is_quarantined(partition):
                 self._removed.append(partition)
                 self._pending.wake(partition)
@@ -299,18 +499,36 @@ class ReplicaManager:
 
     def _changed(self, replica: Replica) -> None:
         self._pending.wake(replica.state.topic_partition)
+        if self._replicator is not None and not replica.state.is_leader:
+            self._replicator.fetchers.wake(replica.state.topic_partition)
 
     def _read_checkpoints(self) -> dict[TopicPartition, Offset]:
         found: dict[TopicPartition, Offset] = {}
         for directory in self._logs.directories:
             try:
-                found |= read_offsets(self._files, directory.path / HIGH_WATERMARK_FILE)
+                self._checkpointed[directory.path] = read_offsets(self._files, directory.path / HIGH_WATERMARK_FILE)
+                found |= self._checkpointed[directory.path]
             except CorruptionError as error:
                 # The high watermark then starts at the log's start and catches up with the in-sync replicas.
                 logger.warning("ignoring a checkpoint", directory=str(directory.path), reason=str(error))
             except OSError as error:
                 directory.fail(error)
         return found
+
+    def _forget_high_watermark(self, partition: TopicPartition) -> None:
+        """Remove the checkpoint of a deleted partition whose name a new one has got.
+
+        After a crash the new partition would start from it: consumers could read records that were never committed.
+        """
+        self._high_watermarks.pop(partition, None)
+        for directory in self._logs.directories:
+            with directory.checkpoint_lock:
+                checkpointed = self._checkpointed.get(directory.path, {})
+                if partition in checkpointed:
+                    # All partitions of a deleted topic at once: there may be thousands.
+                    kept = {each: offset for each, offset in checkpointed.items() if self._logs.get(each) is not None}
+                    kept.pop(partition, None)
+                    self._write_checkpoint(directory, kept)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, in a worker thread: collecting those of thousands of partitions takes long."""
@@ -319,16 +537,25 @@ class ReplicaManager:
 
     def _write_checkpoints(self, replicas: Iterable[Replica]) -> None:
         """Write the checkpoint files. A high watermark may advance meanwhile; each value that it had is valid."""
-        by_directory: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
+        by_directory: dict[LogDirectory, list[Replica]] = {}
         for replica in replicas:
-            offsets = by_directory.setdefault(replica.log.log_directory, {})
-            offsets[replica.state.topic_partition] = replica.state.high_watermark
-        for directory, offsets in by_directory.items():
-            if directory.is_online and self._checkpointed.get(directory.path) != offsets:
-                try:
-                    with directory.checkpoint_lock:
-                        write_offsets(self._files, directory.path / HIGH_WATERMARK_FILE, offsets)
-                except OSError as error:
-                    directory.fail(error)
-                    continue
+            by_directory.setdefault(replica.log.log_directory, []).append(replica)
+        for directory, hosted in by_directory.items():
+            with directory.checkpoint_lock:
+                offsets = {
+                    replica.state.topic_partition: replica.state.high_watermark
+                    for replica in hosted
+                    # It may have been removed, and its name be that of another replica, since this thread was started.
+                    if self._replicas.get(replica.state.topic_partition) is replica
+                }
+                self._write_checkpoint(directory, offsets)
+
+    def _write_checkpoint(self, directory: LogDirectory, offsets: dict[TopicPartition, Offset]) -> None:
+        """Replace a directory's checkpoint file, if it has changed. The caller holds the directory's lock."""
+        if directory.is_online and self._checkpointed.get(directory.path) != offsets:
+            try:
+                write_offsets(self._files, directory.path / HIGH_WATERMARK_FILE, offsets)
+            except OSError as error:
+                directory.fail(error)
+            else:
                 self._checkpointed[directory.path] = offsets

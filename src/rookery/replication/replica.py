@@ -31,6 +31,8 @@ from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, read_heade
 from rookery.records.control import Marker, build_marker
 from rookery.records.policy import ProducePolicy
 from rookery.records.produce import prepare, prepare_own
+from rookery.replication.isr import UNKNOWN_BROKER_EPOCH
+from rookery.replication.offset_search import EARLIEST_PENDING_UPLOAD, LATEST_TIERED, OffsetFound, search
 from rookery.replication.partition import Partition
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
@@ -42,14 +44,6 @@ ACKS_ALL = -1
 ACKS_NONE = 0
 CONSUMER_NODE_ID: NodeId = -1
 DEBUGGING_NODE_ID: NodeId = -2
-
-# The offsets that ListOffsets requests by a negative timestamp.
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
 
 # In DeleteRecords: delete everything before the high watermark.
 HIGH_WATERMARK: Offset = -1
@@ -87,20 +81,16 @@ class Fetched(NamedTuple):
     diverging_epoch: EpochEnd | None = None
     # (producer id, first offset), sorted by first offset; None unless the read is `read_committed`.
     aborted_transactions: Sequence[tuple[ProducerId, Offset]] | None = None
-
-
-class OffsetFound(NamedTuple):
-    """The outcome of a search for an offset. If no record matches, the offset is -1 and there is no error."""
-
-    error_code: ErrorCode
-    offset: Offset = NO_OFFSET
-    timestamp_ms: TimestampMs = NO_TIMESTAMP
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    # The follower that a consumer should read from instead; -1 if it should read here.
+    preferred_read_replica: NodeId = -1
 
 
 class RecordsDeleted(NamedTuple):
+    """The outcome of DeleteRecords. It is complete when `low_watermark`, over all replicas, reaches `offset`."""
+
     error_code: ErrorCode
     low_watermark: Offset = NO_OFFSET
+    offset: Offset = NO_OFFSET
 
 
 # A module-level name for the hot path: in Python 3.11 the lookup of an enum member takes ten times as long.
@@ -116,10 +106,11 @@ class Replica:
     """A partition with a log on this node.
 
     `changed(replica)` is called after every change that may complete a waiting request; `flush(replica)` requests an
-    fsync, whose end the callee reports with `flushed` or `notify_failure`.
+    fsync, whose end the callee reports with `flushed` or `notify_failure`; `propose(replica)` sends the proposal of a
+    new ISR, whose answer the callee reports with `isr_settled`.
     """
 
-    __slots__ = ("_changed", "_flush", "is_flushing", "log", "policy", "state")
+    __slots__ = ("_changed", "_flush", "_propose", "is_flushing", "log", "policy", "state")
 
     def __init__(
         self,
@@ -128,6 +119,7 @@ class Replica:
         *,
         changed: Callable[["Replica"], None],
         flush: Callable[["Replica"], None],
+        propose: Callable[["Replica"], None] = lambda _: None,
     ) -> None:
         self.state = state
         self.log = log
@@ -135,10 +127,14 @@ class Replica:
         self.is_flushing = False
         self._changed = changed
         self._flush = flush
+        self._propose = propose
+        state.configure(log.config.min_insync_replicas, 0.0)
 
     def configure(self, config: LogConfig) -> None:
         self.log.update_config(config)
         self.policy = ProducePolicy.of(config, has_record_check=config.schema_rules is not None)
+        if self.state.configure(config.min_insync_replicas, self.log.clock.monotonic()):
+            self._changed(self)
 
     # Appending
 
@@ -287,8 +283,12 @@ class Replica:
     @property
     def has_enough_replicas(self) -> bool:
         """Whether as many replicas are in sync as `min.insync.replicas` demands."""
-        needed = min(self.log.config.min_insync_replicas, len(self.state.replicas))
-        return len(self.state.isr) >= needed
+        return len(self.state.isr) >= self.state.needed_in_sync
+
+    @property
+    def had_enough_replicas(self) -> bool:
+        """Whether as many replicas as `min.insync.replicas` demands have what the high watermark has passed."""
+        return len(self.state.maximal_isr) >= self.state.needed_in_sync
 
     def is_acknowledged(self, end_offset: Offset, acks: int) -> bool:
         """Return whether the records before `end_offset` are stored as safely as `acks` demands."""
@@ -335,7 +335,7 @@ class Replica:
         # While an fsync runs, the local end offset stays: the new records follow unsynced ones, and the high watermark
         # would pass records that a power loss can still remove. `flushed` moves it.
         elif not self.is_flushing:
-            may_complete |= state.local_end_moved(log.end_offset)
+            may_complete |= state.local_end_moved(log.end_offset, log.clock.monotonic() if may_complete else 0.0)
         if may_complete:
             self._changed(self)
 
@@ -358,7 +358,27 @@ class Replica:
             self._flush(self)
         else:
             end_offset = self.log.end_offset
-        if self.state.local_end_moved(end_offset):
+        # A follower's next fetch waited for the fsync.
+        if not self.state.is_leader or self.state.local_end_moved(end_offset, self.log.clock.monotonic()):
+            self._changed(self)
+
+    def copied(self) -> None:
+        """Handle a change of a follower's log: request the fsync that `flush.messages` demands, wake readers."""
+        if self.log.needs_flush:
+            self._flush(self)
+        self._changed(self)
+
+    def check_high_watermark(self) -> None:
+        """Compute the high watermark again, in case that followers outside the ISR no longer hold it back."""
+        state = self.state
+        if state.may_be_held_back and state.advance(self.log.clock.monotonic()):
+            self._changed(self)
+
+    def isr_settled(self, high_watermark_moved: bool) -> None:
+        """Handle the controller's answer to a proposal, which may have led to another one."""
+        if self.state.proposal is not None:
+            self._propose(self)
+        if high_watermark_moved:
             self._changed(self)
 
     def read(
@@ -369,15 +389,24 @@ class Replica:
         current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         node_id: NodeId = CONSUMER_NODE_ID,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+        start_offset: Offset = NO_OFFSET,
         read_committed: bool = False,
         at_least_one: bool = True,
+        needs_leader: bool = True,
+        is_repeated: bool = False,
     ) -> Fetched:
-        """Return the batches from `offset` on that the reader may see. `node_id` is below 0 for consumers."""
+        """Return the batches from `offset` on that the reader may see.
+
+        `node_id` is below 0 for consumers. For followers, `broker_epoch` is that of the fetching process and
+        `start_offset` the start of their log. Without `needs_leader`, a follower serves consumers too (KIP-392).
+        `is_repeated` is for a request that was read before and has waited: what it says of a follower is not new.
+        """
         state = self.state
-        error = state.check_leader(current_leader_epoch)
+        error = (state.check_leader if needs_leader else state.check_epoch)(current_leader_epoch)
         # Without this check, a node that is not a replica could read uncommitted records.
         if error is _OK and node_id >= 0:
-            error = state.check_follower(node_id, current_leader_epoch)
+            error = state.check_follower(node_id, current_leader_epoch, broker_epoch)
         if error is not _OK:
             return Fetched(error)
         try:
@@ -397,9 +426,33 @@ class Replica:
         except CorruptionError as damage:
             logger.error("cannot read", partition=str(state.topic_partition), offset=offset, error=str(damage))
             return Fetched(ErrorCode.CORRUPT_MESSAGE)
-        if node_id >= 0 and found.error_code is _OK and state.follower_fetched(node_id, offset):
-            self._changed(self)
+        if node_id >= 0 and found.error_code is _OK and not is_repeated:
+            self._note_fetch(node_id, offset, start_offset, broker_epoch)
+            if state.high_watermark != found.high_watermark:
+                found = found._replace(high_watermark=state.high_watermark)
         return found
+
+    def _note_fetch(self, node_id: NodeId, offset: Offset, start_offset: Offset, broker_epoch: int) -> None:
+        """Record a follower's position, which may move the high watermark, and let the follower join the ISR."""
+        state = self.state
+        proposal, start_before = state.proposal, state.follower_start(node_id)
+        moved = state.follower_fetched(
+            node_id, offset, start_offset=start_offset, broker_epoch=broker_epoch, now_s=self.log.clock.monotonic()
+        )
+        if state.proposal is not proposal:
+            self._propose(self)
+        # DeleteRecords waits for the start offsets of followers.
+        if moved or start_offset != start_before:
+            self._changed(self)
+
+    def refer_to(self, node: NodeId) -> Fetched:
+        """Return the answer that refers a consumer to another replica: the offsets of this one, and no records."""
+        try:
+            stable = self.last_stable_offset
+        except (StorageError, CorruptionError):
+            stable = self.state.high_watermark
+        offsets = self.state.high_watermark, stable, self.log.start_offset
+        return Fetched(_OK, *offsets, preferred_read_replica=node)
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -467,7 +520,8 @@ class Replica:
     def _find_epoch_end(self, leader_epoch: LeaderEpoch) -> EpochEnd:
         # Enter the current epoch even if it has no record yet: it starts and ends at the end of the log. Without the
         # entry, a reader that asks for this epoch would be reported as diverged.
-        self.log.assign_epoch(self.state.leader_epoch)
+        if self.state.is_leader:
+            self.log.assign_epoch(self.state.leader_epoch)
         return EpochEnd(*self.log.epoch_end_offset(leader_epoch))
 
     def find_epoch_end(
@@ -502,7 +556,7 @@ class Replica:
             return OffsetFound(_OK)
         try:
             end_offset = self._visible_end(read_committed) if is_client else self.log.end_offset
-            return self._search(timestamp_ms, end_offset, is_client)
+            return search(self.log, self.state, timestamp_ms, end_offset, is_client=is_client)
         except StorageError:
             self._changed(self)
             return OffsetFound(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -513,34 +567,8 @@ class Replica:
     def _visible_end(self, read_committed: bool) -> Offset:
         return self.last_stable_offset if read_committed else self.state.high_watermark
 
-    def _search(self, timestamp_ms: TimestampMs, end_offset: Offset, is_client: bool) -> OffsetFound:
-        state = self.state
-        if timestamp_ms == LATEST:
-            # The high watermark may be lower than the previous leader's: a consumer that gets it as "latest" would move
-            # back and read records twice.
-            if is_client and state.is_catching_up:
-                return OffsetFound(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return OffsetFound(_OK, end_offset, leader_epoch=state.leader_epoch)
-        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-            return OffsetFound(_OK, self.log.start_offset, leader_epoch=self._earliest_epoch())
-        if timestamp_ms == MAX_TIMESTAMP:
-            found = self.log.max_timestamp_offset(end_offset)
-        else:
-            found = self.log.offset_for_timestamp(timestamp_ms, end_offset)
-        if found is None:
-            if is_client and state.is_catching_up:
-                return OffsetFound(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return OffsetFound(_OK)
-        return OffsetFound(_OK, found.offset, found.timestamp_ms, found.leader_epoch)
-
-    def _earliest_epoch(self) -> LeaderEpoch:
-        earliest = self.log.epochs.earliest
-        if earliest is None or earliest.start_offset > self.log.start_offset:
-            return NO_LEADER_EPOCH
-        return earliest.epoch
-
     def delete_records(self, before: Offset) -> RecordsDeleted:
-        """Move the start of the log to `before`, or to the high watermark if `before` is -1."""
+        """Move the start of the log to `before`, or to the high watermark if `before` is -1. Followers do so later."""
         state, log = self.state, self.log
         if not state.is_leader:
             return RecordsDeleted(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -557,4 +585,9 @@ class Replica:
             self._report_failure(error)
             return RecordsDeleted(ErrorCode.KAFKA_STORAGE_ERROR)
         self._changed(self)
-        return RecordsDeleted(_OK, log.start_offset)
+        return RecordsDeleted(_OK, self.low_watermark, offset)
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The smallest start offset among the replicas that are alive: no reader finds older records."""
+        return self.state.low_watermark(self.log.start_offset)
