@@ -1,15 +1,18 @@
 """AlterConfigs and IncrementalAlterConfigs: the operations, every error code, all changes of a resource or none."""
 
+from uuid import UUID
+
 import pytest
 
 from rookery.base.codes import ConfigOperation, ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.controller.configs import decide_alter_configs, decide_incremental_alter_configs
 from rookery.controller.topics import decide_create_topics
+from rookery.metadata.features import ELR_VERSION
 from rookery.metadata.image import ConfigResource
-from rookery.metadata.records import ConfigRecord
+from rookery.metadata.records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, TopicRecord
 from rookery.metadata.requests import ConfigChange, NewTopic, ResourceChange
-from tests.controller.cluster import ONE, carry_out, context
+from tests.controller.cluster import ONE, broker, carry_out, context, image_of
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
@@ -156,3 +159,24 @@ def test_an_invalid_key_rejects_only_its_resource() -> None:
     bad = ResourceChange(TOPIC, (ConfigChange("retention.ms", "6"), ConfigChange("nope", "1")))
     decision = decide_incremental_alter_configs(IMAGE, [bad], context())
     assert decision.records == ()
+
+
+def test_a_new_minimum_of_in_sync_replicas_forgets_the_eligible_leaders() -> None:
+    """They were computed with the old minimum."""
+    image = image_of(broker(1), FeatureLevelRecord(ELR_VERSION, 1), TopicRecord("a", UUID(int=7)))
+    minimum = ConfigChange("min.insync.replicas", "2")
+    topic, everywhere = ConfigResource(ResourceType.TOPIC, "a"), ConfigResource(ResourceType.BROKER, "")
+    for resource, name in ((topic, "a"), (everywhere, "")):
+        change = ResourceChange(
+            resource, (minimum, ConfigChange("log.retention.ms" if not name else "retention.ms", "5"))
+        )
+        decision = decide_incremental_alter_configs(image, [change], context())
+        assert decision.records[-1] == ClearElrRecord(resource.name)
+        after = carry_out(image, decision)
+        assert decide_incremental_alter_configs(after, [change], context()).records == (), "nothing changes"
+    single = ResourceChange(ConfigResource(ResourceType.BROKER, "1"), (minimum,))
+    (refused,) = decide_incremental_alter_configs(image, [single], context()).results
+    assert "only for topics or for all brokers" in str(refused.outcome.message)
+    without, _ = image.apply([FeatureLevelRecord(ELR_VERSION, 0)])
+    (accepted,) = decide_incremental_alter_configs(without, [single], context()).results
+    assert accepted.outcome.code is ErrorCode.NONE

@@ -29,9 +29,12 @@ from rookery.controller.decision import (
     error_outcome,
     run_steps,
 )
+from rookery.controller.features import has_elr
 from rookery.metadata.image import ClusterImage, ConfigResource
-from rookery.metadata.records import ConfigRecord, MetadataRecord
+from rookery.metadata.records import ClearElrRecord, ConfigRecord, MetadataRecord
 from rookery.metadata.requests import OK, AlteredResource, ConfigChange, ResourceChange
+
+_MIN_ISR = "min.insync.replicas"
 
 _Apply = Callable[[Mapping[str, str], ResourceChange], dict[str, str]]
 
@@ -88,7 +91,7 @@ def _decide(
     return ControllerResult(() if validate_only else tuple(records), results)
 
 
-def _alter(image: ClusterImage, change: ResourceChange, context: Context, apply: _Apply) -> list[ConfigRecord]:
+def _alter(image: ClusterImage, change: ResourceChange, context: Context, apply: _Apply) -> list[MetadataRecord]:
     if duplicates(item.name for item in change.changes):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     check = _CHECKS.get(change.resource.type)
@@ -98,11 +101,26 @@ def _alter(image: ClusterImage, change: ResourceChange, context: Context, apply:
     after = apply(before, change)
     check(image, change.resource, after, context)
     kind, name = change.resource
-    return [
-        ConfigRecord(kind, name, key, after.get(key))
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
-    ]
+    changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    records: list[MetadataRecord] = [ConfigRecord(kind, name, key, after.get(key)) for key in changed]
+    if _MIN_ISR in changed and has_elr(image):
+        records.append(_forget_eligible_leaders(change.resource))
+    return records
+
+
+def _forget_eligible_leaders(resource: ConfigResource) -> ClearElrRecord:
+    """Return the record that empties the ELRs when `min.insync.replicas` changes.
+
+    They were computed with the old number: with a lower one, records were perhaps committed without their members.
+    """
+    if resource.type == ResourceType.TOPIC:
+        return ClearElrRecord(resource.name)
+    if resource.name:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_ISR} can be set only for topics or for all brokers: leader and controller must agree on it",
+        )
+    return ClearElrRecord("")
 
 
 def _replace(before: Mapping[str, str], change: ResourceChange) -> dict[str, str]:

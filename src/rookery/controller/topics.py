@@ -1,12 +1,13 @@
 """CreateTopics, DeleteTopics and CreatePartitions: the same checks as in Kafka, and the resulting records."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 from rookery.base.codes import ResourceType
 from rookery.base.config import BrokerLayers, ConfigEntry, describe_topic, validate_topic
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.topic_names import name_problem
-from rookery.base.types import NO_TOPIC_ID, PartitionIndex, TopicId, TopicName
+from rookery.base.types import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
 from rookery.controller.decision import (
     RECORDS_PER_REQUEST_MAX,
     TOO_LARGE,
@@ -17,7 +18,7 @@ from rookery.controller.decision import (
     error_outcome,
     run_steps,
 )
-from rookery.controller.placement import can_lead, place
+from rookery.controller.placement import place, replica_counts
 from rookery.metadata.image import ClusterImage, TopicImage
 from rookery.metadata.internal_topics import METADATA_TOPIC
 from rookery.metadata.records import (
@@ -40,6 +41,9 @@ from rookery.metadata.requests import (
     Replicas,
 )
 
+# About 5 microseconds each: a step is not longer than the description of a topic's configs.
+_RECORDS_PER_STEP = 50
+
 
 def decide_create_topics(
     image: ClusterImage, topics: Sequence[NewTopic], context: Context, *, validate_only: bool = False
@@ -56,6 +60,7 @@ def steps_to_create_topics(
     records: list[MetadataRecord] = []
     results: dict[TopicName, CreatedTopic] = {}
     configs = _TopicConfigs(context.broker(image))
+    counts = replica_counts(image)
     for topic in topics:
         yield
         if topic.name in twice:
@@ -63,7 +68,7 @@ def steps_to_create_topics(
             continue
         try:
             _check_name(image, topic.name, names_taken)
-            new_records, results[topic.name] = _create_topic(image, topic, context, configs)
+            new_records, results[topic.name] = yield from _create_topic(image, topic, context, configs, counts)
         except ApiError as error:
             results[topic.name] = CreatedTopic(topic.name, error_outcome(error))
             continue
@@ -119,13 +124,14 @@ def steps_to_create_partitions(
     twice = duplicates(topic.name for topic in topics)
     records: list[MetadataRecord] = []
     results: dict[TopicName, ChangedTopic] = {}
+    counts = replica_counts(image)
     for topic in topics:
         yield
         outcome = OK
         try:
             if topic.name in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records += _add_partitions(image, topic, context)
+            records += yield from _add_partitions(image, topic, context, counts)
         except ApiError as error:
             outcome = error_outcome(error)
         results[topic.name] = ChangedTopic(topic.name, outcome)
@@ -176,15 +182,18 @@ class _TopicConfigs:
 
 
 def _create_topic(
-    image: ClusterImage, topic: NewTopic, context: Context, topic_configs: _TopicConfigs
-) -> tuple[list[MetadataRecord], CreatedTopic]:
+    image: ClusterImage, topic: NewTopic, context: Context, topic_configs: _TopicConfigs, counts: Counter[NodeId]
+) -> Generator[None, None, tuple[list[MetadataRecord], CreatedTopic]]:
     configs = _given_configs(topic)
     described = topic_configs.describe(configs)
-    partitions = _new_partitions(image, topic, context, topic_configs.broker)
+    partitions = yield from _new_partitions(image, topic, context, topic_configs.broker, counts)
     topic_id = context.new_id()
     records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
     records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
-    records += _partition_records(image, topic_id, partitions)
+    for count, record in enumerate(_partition_records(image, topic_id, partitions), 1):
+        records.append(record)
+        if count % _RECORDS_PER_STEP == 0:
+            yield
     return records, CreatedTopic(topic.name, OK, topic_id, len(partitions), len(partitions[0]), described)
 
 
@@ -197,7 +206,9 @@ def _given_configs(topic: NewTopic) -> dict[str, str]:
     return {name: value for name, value in topic.configs if value is not None}
 
 
-def _new_partitions(image: ClusterImage, topic: NewTopic, context: Context, broker: BrokerLayers) -> list[Replicas]:
+def _new_partitions(
+    image: ClusterImage, topic: NewTopic, context: Context, broker: BrokerLayers, counts: Counter[NodeId]
+) -> Generator[None, None, list[Replicas]]:
     """Return the replicas of each partition of a new topic."""
     if topic.assignments:
         return _manual_partitions(image, topic)
@@ -209,12 +220,15 @@ def _new_partitions(image: ClusterImage, topic: NewTopic, context: Context, brok
         )
     if count < USE_DEFAULT or count == 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-    return _placed(
-        image,
-        context,
-        first_partition=0,
-        partition_count=broker.integer("num.partitions") if count == USE_DEFAULT else count,
-        replication_factor=broker.integer("default.replication.factor") if factor == USE_DEFAULT else factor,
+    return (
+        yield from _placed(
+            image,
+            context,
+            counts,
+            first_partition=0,
+            partition_count=broker.integer("num.partitions") if count == USE_DEFAULT else count,
+            replication_factor=broker.integer("default.replication.factor") if factor == USE_DEFAULT else factor,
+        )
     )
 
 
@@ -252,7 +266,7 @@ def _check_assignment(image: ClusterImage, index: PartitionIndex, replicas: Repl
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
             f"consistent with previous partitions, which have {factor} replica(s)."
         )
-    if not any(can_lead(image.brokers[node_id]) for node_id in replicas):
+    if not any(image.brokers[node_id].is_active for node_id in replicas):
         raise _bad_assignment(
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
             "controlled shutdown."
@@ -260,16 +274,23 @@ def _check_assignment(image: ClusterImage, index: PartitionIndex, replicas: Repl
 
 
 def _placed(
-    image: ClusterImage, context: Context, *, first_partition: int, partition_count: int, replication_factor: int
-) -> list[Replicas]:
+    image: ClusterImage,
+    context: Context,
+    counts: Counter[NodeId],
+    *,
+    first_partition: int,
+    partition_count: int,
+    replication_factor: int,
+) -> Generator[None, None, list[Replicas]]:
     if partition_count > RECORDS_PER_REQUEST_MAX:
         raise ApiError(*TOO_LARGE)
-    placed = place(
+    placed = yield from place(
         image.brokers.values(),
         start=context.placement_start,
         first_partition=first_partition,
         partition_count=partition_count,
         replication_factor=replication_factor,
+        counts=counts,
     )
     if isinstance(placed, str):
         raise ApiError(
@@ -279,7 +300,9 @@ def _placed(
     return placed
 
 
-def _add_partitions(image: ClusterImage, request: MorePartitions, context: Context) -> list[MetadataRecord]:
+def _add_partitions(
+    image: ClusterImage, request: MorePartitions, context: Context, counts: Counter[NodeId]
+) -> Generator[None, None, list[MetadataRecord]]:
     topic = image.topics.get(request.name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -293,9 +316,10 @@ def _add_partitions(image: ClusterImage, request: MorePartitions, context: Conte
         )
     factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
-        added = _placed(
+        added = yield from _placed(
             image,
             context,
+            counts,
             first_partition=present,
             partition_count=request.count - present,
             replication_factor=factor,
@@ -321,7 +345,7 @@ def _partition_records(
     image: ClusterImage, topic_id: TopicId, partitions: Iterable[Replicas], *, first: PartitionIndex = 0
 ) -> Iterator[PartitionRecord]:
     for index, replicas in enumerate(partitions, first):
-        isr = tuple(node_id for node_id in replicas if can_lead(image.brokers[node_id]))
+        isr = tuple(node_id for node_id in replicas if image.brokers[node_id].is_active)
         yield PartitionRecord(
             partition_id=index,
             topic_id=topic_id,
