@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rookery.base.bounds import COORDINATOR_LOADS_AT_ONCE
 from rookery.base.errors import CorruptionError, ErrorCode
 from rookery.base.files import OsFile
 from rookery.base.types import Buffer, Offset, TopicPartition
@@ -379,6 +380,41 @@ def test_the_event_loop_reads_no_records(
     play(tmp_path, scene, partitions=1)
 
 
+def test_few_partitions_are_loaded_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a large buffer. All are loaded in the end, and a partition that is unloaded frees its place."""
+    loading: list[int] = []
+    most = 0
+
+    async def load(shard: KeyValueShard, replica: Replica, *_: Any, **__: Any) -> Offset:
+        nonlocal most
+        loading.append(replica.state.topic_partition.partition)
+        most = max(most, len(loading))
+        try:
+            await asyncio.sleep(0.001)
+        finally:
+            loading.remove(replica.state.topic_partition.partition)
+        return replica.log.end_offset
+
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        await coordinator.write_all(lambda _: iter([CoordinatorResult(response=None, records=[(b"a", b"1")])]))
+        monkeypatch.setattr("rookery.coordinators.runtime.load", load)
+        after = coordinator_of(broker)
+        after.apply(broker.services.image)
+        await asyncio.sleep(0)
+        assert len(loading) == COORDINATOR_LOADS_AT_ONCE
+        # A partition that is being loaded and one that waits lose their leader.
+        for index in (0, 11):
+            set_leader(broker.replica(TOPIC, index), leader=FOLLOWER, leader_epoch=1)
+            set_leader(broker.replica(TOPIC, index), leader=NODE_ID, leader_epoch=2)
+        after.apply(broker.services.image)
+        await after.wait_until_loaded()
+        assert after.read_all() is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await after.close()
+
+    play(tmp_path, scene, partitions=12)
+    assert (most, loading) == (COORDINATOR_LOADS_AT_ONCE, [])
+
+
 def test_a_disk_that_fails_while_a_log_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         coordinator.write("k", put(b"a", b"1"))
@@ -409,7 +445,7 @@ def test_a_log_that_cannot_be_read_is_not_coordinated(tmp_path: Path) -> None:
 
 def test_every_shard_is_written_to(tmp_path: Path) -> None:
     async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
-        coordinator.write_all(lambda shard, _: CoordinatorResult(response=None, records=[(b"a", b"1")]))
+        await coordinator.write_all(lambda _: iter([CoordinatorResult(response=None, records=[(b"a", b"1")])]))
         ends = [broker.replica(TOPIC, index).log.end_offset for index in range(3)]
         assert ends == [1, 1, 1]
 

@@ -23,11 +23,13 @@ Invariant: a shard's state is that of the log up to `end_offset`, all of it read
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from itertools import count
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
+from rookery.base.bounds import COORDINATOR_LOADS_AT_ONCE
 from rookery.base.clock import Clock
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
 from rookery.base.slices import Slices
@@ -168,8 +170,9 @@ class Coordinator(Generic[ShardT]):
         self._partition_count = 0
         self._hosted: dict[PartitionIndex, _HostedShard[ShardT]] = {}
         self._tokens = count(1)
-        # Fifty partitions may be loading at a time: one of them continues per iteration of the event loop.
+        # One of the partitions that are being loaded continues per iteration of the event loop.
         self._slices = Slices()
+        self._loads = asyncio.Semaphore(COORDINATOR_LOADS_AT_ONCE)
 
     def new_token(self) -> Token:
         """Return a token for a request that may be parked."""
@@ -227,11 +230,13 @@ class Coordinator(Generic[ShardT]):
             self._run(found, decide, future, token=token)
         return future
 
-    def write_all(self, decide: Callable[[ShardT, TimestampMs], CoordinatorResult[None]]) -> None:
-        """Run a decision on every active shard, without waiting for the results."""
-        for hosted in list(self._hosted.values()):
-            if hosted.is_active:
-                self._run(hosted, decide, None)
+    async def write_all(self, steps: Callable[[ShardT], Iterator[CoordinatorResult[None]]]) -> None:
+        """Run the steps of a decision on every active shard, one per turn of the loop, without waiting for commits."""
+        for hosted in [hosted for hosted in self._hosted.values() if hosted.is_active]:
+            for result in steps(hosted.shard):
+                if not hosted.is_active or self._run(hosted, partial(_constant, result), None) is not None:
+                    break
+                await self._slices.pause()
 
     def guard(self, key: str, producer_id: ProducerId) -> object | ErrorCode:
         """Return a guard, to be taken before a producer's transaction is verified and passed with its records.
@@ -304,9 +309,10 @@ class Coordinator(Generic[ShardT]):
 
     async def _load(self, index: PartitionIndex, hosted: _HostedShard[ShardT]) -> None:
         try:
-            end_offset = await load(
-                hosted.shard, hosted.replica, self._load_bytes, self._slices, executor=self._executor
-            )
+            async with self._loads:
+                end_offset = await load(
+                    hosted.shard, hosted.replica, self._load_bytes, self._slices, executor=self._executor
+                )
         except (StorageError, CorruptionError, OSError) as error:
             logger.error("coordinator partition cannot be loaded", topic=self._topic, partition=index, error=str(error))
             self._unload(index)
@@ -491,6 +497,10 @@ def _batches(encoded: Sequence[Encoded], size_max: int | None) -> Iterator[slice
         size += record_size
     if encoded:
         yield slice(start, len(encoded))
+
+
+def _constant(result: CoordinatorResult[ResponseT], shard: object, now_ms: TimestampMs) -> CoordinatorResult[ResponseT]:
+    return result
 
 
 def _resolve(future: "asyncio.Future[Any]", response: Any) -> None:

@@ -53,6 +53,11 @@ class Stage:
     def new_token(self) -> Token:
         return next(self._tokens)
 
+    def delete_topic_offsets(self, topics: set[str]) -> None:
+        steps = self.shard.steps_to_delete_topic_offsets(topics)
+        while self.run(lambda *_: next(steps, CoordinatorResult(response=True))) is None:
+            pass
+
     def run(self, decide: Callable[[GroupShard, int], CoordinatorResult[Any]], token: Token | None = None) -> Any:
         """Run a result. Return the response, PARKED if it comes later, or NOT_COORDINATOR if the log fails."""
         result = decide(self.shard, self.now_ms)

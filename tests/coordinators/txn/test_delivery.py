@@ -23,7 +23,9 @@ class Writer:
         self._wait = wait
         self.written: list[TopicPartition] = []
 
-    def write(self, partition: TopicPartition, marker: Marker) -> "asyncio.Future[ErrorCode]":
+    def write(
+        self, partition: TopicPartition, marker: Marker, is_wanted: Callable[[], bool]
+    ) -> "asyncio.Future[ErrorCode]":
         assert marker == MARKER
         self.written.append(partition)
         loop = asyncio.get_running_loop()
@@ -101,6 +103,20 @@ def test_a_fenced_coordinator_stops() -> None:
     writer = Writer({A: [ErrorCode.TRANSACTION_COORDINATOR_FENCED]})
     deliver(writer, (A, B), expect_done=False)
     assert writer.written == [A, B]
+
+
+def test_a_partition_whose_leader_does_not_respond_delays_no_other() -> None:
+    class SlowWriter(Writer):
+        def write(
+            self, partition: TopicPartition, marker: Marker, is_wanted: Callable[[], bool]
+        ) -> "asyncio.Future[ErrorCode]":
+            if partition == A:
+                return asyncio.get_running_loop().create_future()
+            return super().write(partition, marker, is_wanted)
+
+    writer = SlowWriter({B: [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2})
+    deliver(writer, (A, B), expect_done=False)
+    assert writer.written == [B, B, B]
 
 
 def test_no_write_is_tried_for_an_unloaded_shard() -> None:

@@ -60,6 +60,8 @@ class GroupCoordinator:
         self.consumer_settings = ConsumerSettings.of(config)
         self._new_uuid = new_uuid
         self._topics: Mapping[TopicName, TopicImage] = {}
+        # Topics of the image before, whose offsets are still to be deleted.
+        self._deleted_topics: set[TopicName] = set()
         self._matches = TopicMatches(self._match_waiting)
         self._matching: asyncio.Task[None] | None = None
         self._slices = Slices()
@@ -90,9 +92,13 @@ class GroupCoordinator:
     def apply(self, image: ClusterImage, delta: Delta) -> None:
         self._topics = image.topics
         self.runtime.apply(image)
-        deleted = frozenset(topic.name for topic in delta.deleted)
-        if deleted:
-            self.runtime.write_all(lambda shard, _: shard.delete_topic_offsets(deleted))
+        self._deleted_topics |= {topic.name for topic in delta.deleted}
+
+    async def finish(self) -> None:
+        """Delete the offsets of the topics that the newest image no longer has."""
+        if self._deleted_topics:
+            deleted, self._deleted_topics = self._deleted_topics, set()
+            await self.runtime.write_all(lambda shard: shard.steps_to_delete_topic_offsets(deleted))
 
     def partition_of(self, group_id: str) -> TopicPartition | None:
         """The partition that stores a group, which a transaction that commits its offsets must include.

@@ -5,7 +5,7 @@ kind of the group with the requested id selects the implementation. State change
 and by `install` of state that the log does not carry (waiting members of a classic group, notes on a consumer group).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -268,8 +268,8 @@ class GroupShard:
     ) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
         return removal.delete_offsets(self.groups.get(group_id), self.offsets, group_id, partitions)
 
-    def delete_topic_offsets(self, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
-        return removal.delete_topic_offsets(self.offsets, topics)
+    def steps_to_delete_topic_offsets(self, topics: Iterable[TopicName]) -> Iterator[CoordinatorResult[None]]:
+        return removal.steps_to_delete_topic_offsets(self.offsets, topics)
 
     # Groups of both kinds
 

@@ -32,11 +32,18 @@ _WRITTEN = frozenset(
 
 
 class Writer(Protocol):
-    def write(self, partition: TopicPartition, marker: Marker) -> "asyncio.Future[ErrorCode]": ...
+    def write(
+        self, partition: TopicPartition, marker: Marker, is_wanted: Callable[[], bool]
+    ) -> "asyncio.Future[ErrorCode]":
+        """Write the marker to a partition, wherever its leader is; `is_wanted` is that of the delivery."""
+        ...
 
 
 class Delivery:
-    """Call `start` once. `is_wanted` is called before each attempt, `done` when all partitions have the marker."""
+    """Call `start` once. `is_wanted` is called before each attempt, `done` when all partitions have the marker.
+
+    Each partition is retried separately: one whose leader does not respond delays no other.
+    """
 
     def __init__(
         self,
@@ -52,49 +59,42 @@ class Delivery:
         self._remaining = set(partitions)
         self._is_wanted = is_wanted
         self._done = done
-        self._in_flight = 0
         self._is_fenced = False
-        self._retry_s = _RETRY_FIRST_S
 
     def start(self) -> None:
         if not self._is_wanted():
             return
-        # Counts one more than the writes: a write may complete within the call, and without the extra one the attempt
-        # would count as ended before the other partitions were written to.
-        self._in_flight = len(self._remaining) + 1
+        if not self._remaining:
+            self._done()
         for partition in sorted(self._remaining):
-            self._write(partition)
-        self._on_result()
+            self._write(partition, _RETRY_FIRST_S)
 
-    def _write(self, partition: TopicPartition) -> None:
+    def _retry(self, partition: TopicPartition, retry_s: float) -> None:
+        if not self._is_fenced and self._is_wanted():
+            self._write(partition, retry_s)
+
+    def _write(self, partition: TopicPartition, retry_s: float) -> None:
         def on_done(future: "asyncio.Future[ErrorCode]") -> None:
             if not future.cancelled():
-                self._record_result(partition, future.result())
-                self._on_result()
+                self._on_result(partition, future.result(), retry_s)
 
-        written = self._writer.write(partition, self._marker)
+        written = self._writer.write(partition, self._marker, self._is_wanted)
         if written.done():
             on_done(written)
         else:
             written.add_done_callback(on_done)
 
-    def _record_result(self, partition: TopicPartition, code: ErrorCode) -> None:
+    def _on_result(self, partition: TopicPartition, code: ErrorCode, retry_s: float) -> None:
         if code in _WRITTEN:
             self._remaining.discard(partition)
-        elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            self._is_fenced = True
-        elif self._retry_s == _RETRY_FIRST_S:
-            logger.warning("transaction marker not written yet, retrying", partition=str(partition), reason=code.name)
-
-    def _on_result(self) -> None:
-        self._in_flight -= 1
-        if self._in_flight:
+            if not self._remaining:
+                self._done()
             return
-        if not self._remaining:
-            self._done()
-        elif self._is_fenced:
-            # A partition has a marker of a newer coordinator, which has taken over the delivery.
+        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            # The partition has a marker of a newer coordinator, which has taken over the delivery.
             logger.warning("another coordinator ends this transaction", producer_id=self._marker.producer_id)
-        else:
-            asyncio.get_running_loop().call_later(self._retry_s, self.start)
-            self._retry_s = min(2 * self._retry_s, _RETRY_LONGEST_S)
+            self._is_fenced = True
+            return
+        if retry_s == _RETRY_FIRST_S:
+            logger.warning("transaction marker not written yet, retrying", partition=str(partition), reason=code.name)
+        asyncio.get_running_loop().call_later(retry_s, self._retry, partition, min(2 * retry_s, _RETRY_LONGEST_S))

@@ -13,7 +13,10 @@ from rookery.coordinators.txn.states import State
 from rookery.coordinators.txn.transaction import CLASSIC, Transaction
 
 
-def add(transaction: Transaction | None, request: AddRequest, now_ms: TimestampMs) -> CoordinatorResult[ErrorCode]:
+def add(
+    transaction: Transaction | None, request: AddRequest, now_ms: TimestampMs
+) -> CoordinatorResult[VerifiedPartitions]:
+    """Add all partitions, or none; the response is one code for all of them."""
     code = _check(transaction, request)
     if transaction is None or code is not ErrorCode.NONE:
         return CoordinatorResult(response=code)

@@ -106,7 +106,8 @@ class TransactionCoordinator:
             future = self._decide(request.transactional_id, decide)
         return future
 
-    def add_partitions(self, request: AddRequest) -> ResponseFuture[ErrorCode]:
+    def add_partitions(self, request: AddRequest) -> ResponseFuture[VerifiedPartitions]:
+        """Add all partitions, or none; the result is one code for all of them."""
         return self.runtime.write(request.transactional_id, lambda shard, now_ms: shard.add_partitions(request, now_ms))
 
     def verify_partitions(self, request: AddRequest) -> ResponseFuture[VerifiedPartitions]:

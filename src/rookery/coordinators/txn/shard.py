@@ -134,7 +134,7 @@ class TransactionShard:
             new_producer_id=new_producer_id,
         )
 
-    def add_partitions(self, request: AddRequest, now_ms: TimestampMs) -> CoordinatorResult[ErrorCode]:
+    def add_partitions(self, request: AddRequest, now_ms: TimestampMs) -> CoordinatorResult[VerifiedPartitions]:
         return partitions.add(self.transactions.get(request.transactional_id), request, now_ms)
 
     def verify_partitions(self, request: AddRequest) -> VerifiedPartitions | ErrorCode:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicPartition
 from rookery.coordinators import regex
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.environment import MemberTimer
 from rookery.coordinators.group.consumer.group import ConsumerGroup, GroupState
+from rookery.coordinators.group.offsets.commit import CommitRequest, OffsetToCommit
 from tests.coordinators.group.consumer.scenario import GROUP, Client, Coordinator, assert_no_overlap, topic_id
 
 NAMES = ("orders", "returns", "refunds")
@@ -52,6 +54,28 @@ class GroupMachine(RuleBasedStateMachine):
         )
         client.join()
         self.clients.append(client)
+
+    @rule(number=clients, offset=st.integers(0, 5))
+    def commit(self, number: int, offset: int) -> None:
+        """Commit as a member, or without one: the latter is accepted while the group has no members."""
+        client = self.pick(number) if self.clients else None
+        request = CommitRequest(
+            group_id=GROUP,
+            member_id="" if client is None else client.member_id,
+            generation=-1 if client is None else client.epoch,
+            offsets=(OffsetToCommit(TopicPartition("orders", offset % 2), offset, offset, ""),),
+        )
+        self.coordinator.apply_result(self.coordinator.shard.commit(request, self.coordinator.now_ms))
+
+    @rule()
+    def delete_group(self) -> None:
+        """Delete the group, which is refused while it has members."""
+        self.coordinator.apply_result(self.coordinator.shard.delete(GROUP))
+
+    @rule()
+    def delete_offsets(self) -> None:
+        partition = TopicPartition("orders", 0)
+        self.coordinator.apply_result(self.coordinator.shard.delete_offsets(GROUP, [partition]))
 
     def pick(self, number: int) -> Client:
         return self.clients[number % len(self.clients)]

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from rookery.base.bounds import ITEMS_PER_SLICE
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.coordinators.group.classic.results import JoinRequest, JoinResult, LeavingMember, SyncRequest
@@ -190,7 +191,7 @@ def test_the_offsets_of_a_deleted_topic_are_deleted() -> None:
     on = stage()
     commit(on, "gone", "kept")
     commit(on, "gone", group_id="other")
-    on.run(lambda shard, _: shard.delete_topic_offsets({"gone", "never seen"}))
+    on.delete_topic_offsets({"gone", "never seen"})
     assert topics_of(on) == ["kept"]
     assert topics_of(on, "other") == []
     on.restart()
@@ -219,3 +220,13 @@ def test_a_group_that_is_being_joined_does_not_expire() -> None:
     assert len(on.shard.list()) == 1
     on.pass_time(2 * CHECK_MS)
     assert on.shard.list() == []
+
+
+def test_many_offsets_of_a_deleted_topic_are_deleted_in_steps() -> None:
+    on = stage()
+    gone = {f"gone-{number}" for number in range(ITEMS_PER_SLICE + 1)}
+    commit(on, "kept", *gone)
+    steps = on.shard.steps_to_delete_topic_offsets(gone)
+    assert len(next(steps).records) == ITEMS_PER_SLICE
+    on.delete_topic_offsets(gone)
+    assert topics_of(on) == ["kept"]

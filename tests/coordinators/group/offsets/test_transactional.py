@@ -203,7 +203,7 @@ def test_the_pending_offsets_of_a_deleted_topic_are_deleted() -> None:
     kept = TopicPartition("kept", 0)
     pend(on, 7, 5)
     pend(on, 7, 5, kept)
-    on.run(lambda shard, _: shard.delete_topic_offsets({"t"}))
+    on.delete_topic_offsets({"t"})
     on.end_transaction(7, committed=True)
     assert (fetch(on), fetch(on, kept)) == (-1, 5)
 

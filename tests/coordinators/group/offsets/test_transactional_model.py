@@ -150,7 +150,7 @@ class OffsetsMachine(RuleBasedStateMachine):
             deleted = {(group_id, any_partition) for any_partition in PARTITIONS}
             assert group_id not in self.stage.shard.groups
         else:
-            self.stage.run(lambda shard, _: shard.delete_topic_offsets({partition.topic}))
+            self.stage.delete_topic_offsets({partition.topic})
             deleted = {(group, other) for group in GROUPS for other in PARTITIONS if other.topic == partition.topic}
         self.stage.end_transaction(repeated_end, committed=True)
         state = state_of(self.stage.shard)

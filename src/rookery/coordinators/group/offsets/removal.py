@@ -1,7 +1,8 @@
 """Removal of offsets, and of groups with them: by a request, with their topic, or when their retention has expired."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from rookery.base.bounds import ITEMS_PER_SLICE, OFFSETS_PER_SLICE
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs, TopicName, TopicPartition
 from rookery.coordinators.group.classic.group import ClassicGroup
@@ -49,19 +50,22 @@ def delete_group(group: Group | None, store: OffsetStore, group_id: str) -> Coor
     return CoordinatorResult(response=ErrorCode.NONE, records=[*records, *group_tombstones(group)])
 
 
-def delete_topic_offsets(store: OffsetStore, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
-    """Delete the offsets of deleted topics.
+def steps_to_delete_topic_offsets(store: OffsetStore, topics: Iterable[TopicName]) -> Iterator[CoordinatorResult[None]]:
+    """Delete the offsets of deleted topics, in steps between which other decisions may run.
 
     A group would otherwise start at an old offset in a new topic of the same name, and skip its first records.
     """
     deleted = frozenset(topics)
-    records = [
-        tombstone(group_id, partition)
-        for group_id in store.groups()
-        for partition in store.partitions_of(group_id)
-        if partition.topic in deleted
-    ]
-    return CoordinatorResult(response=None, records=records, divisible=True)
+    records: list[GroupRecord] = []
+    offsets = ((group_id, partition) for group_id in store.groups() for partition in store.partitions_of(group_id))
+    for seen, (group_id, partition) in enumerate(offsets, 1):
+        if partition.topic in deleted:
+            records.append(tombstone(group_id, partition))
+        if len(records) == ITEMS_PER_SLICE or seen % OFFSETS_PER_SLICE == 0:
+            yield CoordinatorResult(response=None, records=records, divisible=True)
+            records = []
+    if records:
+        yield CoordinatorResult(response=None, records=records, divisible=True)
 
 
 def expire(
