@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from rookery.base.clock import ManualClock
+from rookery.base.clock import Clock, ManualClock
 from rookery.base.errors import ErrorCode
 from rookery.base.files import File, Files, FileSlice, OsFile, OsFiles
 from rookery.base.types import TopicPartition
@@ -16,13 +16,15 @@ from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.controller.service import Controller
+from rookery.metadata.features import SUPPORTED_FEATURES
 from rookery.metadata.log_config import broker_layers, log_config
 from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.records import BrokerEndpoint
-from rookery.metadata.requests import Registration
+from rookery.metadata.requests import BrokerHeartbeat, Registration
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
 from rookery.node.coordinators import Coordinators, build_coordinators
+from rookery.node.quorum_config import sole_voter
 from rookery.protocol.api import SERVED, ApiKey
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import RequestHeader, encode_request_frame, parse_response_header
@@ -37,6 +39,7 @@ from rookery.storage.directory import LogDirectory
 from rookery.storage.manager import LogManager
 
 NODE_ID = 1
+LOG_DIRECTORY = UUID(int=1000)
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 CORRELATION_ID = 77
 _SIZE_PREFIX = 4
@@ -137,8 +140,8 @@ class Broker:
         await self._flusher.wait()
         await self._controller.close()
         await self.services.replicas.checkpoint_high_watermarks()
-        self.logs.close()
-        self._quorum.close()
+        self.logs.close(broker_epoch=self.services.metadata.image.brokers[NODE_ID].broker_epoch)
+        await self._quorum.close()
 
 
 @asynccontextmanager
@@ -152,6 +155,33 @@ async def running(
         await broker.close()
 
 
+async def register(controller: Controller, *, previous_broker_epoch: int) -> None:
+    registered = await controller.register_broker(
+        Registration(
+            node_id=NODE_ID,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=uuid4(),
+            endpoints=(BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
+            features=SUPPORTED_FEATURES,
+            log_directories=(LOG_DIRECTORY,),
+            previous_broker_epoch=previous_broker_epoch,
+        )
+    )
+    epoch = registered.broker_epoch
+    await controller.heartbeat(BrokerHeartbeat(node_id=NODE_ID, broker_epoch=epoch, metadata_offset=epoch))
+
+
+async def start_quorum(directory: Path, metadata: MetadataPublisher, clock: Clock) -> QuorumDriver:
+    """Return a quorum of one that leads, and publishes what is committed."""
+    quorum = QuorumDriver.open(
+        UnsyncedFiles(), LogDirectory(directory), node_id=NODE_ID, voters=sole_voter(NODE_ID), clock=clock
+    )
+    await quorum.start()
+    await metadata.start(quorum.batches())
+    quorum.follow(metadata.commit, from_offset=quorum.high_watermark)
+    return quorum
+
+
 async def start(path: Path, *, config: Mapping[str, str], files: Files, directories: int = 1) -> Broker:
     clock, random = ManualClock(), Random(0)
     paths = [path / f"disk{number}" for number in range(directories)]
@@ -159,20 +189,18 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     for directory in (*paths, metadata_directory):
         directory.mkdir(parents=True, exist_ok=True)
     metadata = MetadataPublisher()
-    quorum = QuorumDriver.open(
-        UnsyncedFiles(), LogDirectory(metadata_directory), node_id=NODE_ID, clock=clock, on_commit=metadata.commit
+    quorum = await start_quorum(metadata_directory, metadata, clock)
+    controller = Controller(
+        quorum, metadata, node_id=NODE_ID, cluster_id=CLUSTER_ID, static=config, random=random, clock=clock
     )
-    metadata.start(quorum.batches())
-    controller = Controller(quorum, metadata, node_id=NODE_ID, static=config, random=random)
+    controller.activate(quorum.leader_epoch)
     layers = broker_layers(metadata.image, NODE_ID, config)
     logs = LogManager(files, clock, paths)
     summary = logs.load(lambda topic: log_config(metadata.image.topic_config(topic), layers))
     pending, flusher = Pending(asyncio.get_running_loop()), Flusher()
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
-    replicas.start(metadata.image, metadata.removed_topics)
-    metadata.add(
-        ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.delete_removed_logs)
-    )
+    await replicas.start(metadata.image, metadata.removed_topics)
+    metadata.add(ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.finish))
     coordinators = build_coordinators(
         layers,
         node_id=NODE_ID,
@@ -183,14 +211,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         clock=clock,
         new_uuid=lambda: UUID(int=random.getrandbits(128)),
     )
-    await controller.register_broker(
-        Registration(
-            node_id=NODE_ID,
-            incarnation_id=UUID(int=random.getrandbits(128)),
-            endpoints=(BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
-            clean=summary.is_clean,
-        )
-    )
+    await register(controller, previous_broker_epoch=summary.broker_epoch)
     coordinators.start(metadata)
     services = Services(
         node_id=NODE_ID,
@@ -198,6 +219,8 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         clock=clock,
         metadata=metadata,
         controller=controller,
+        broker_requests=controller,
+        quorum=quorum,
         replicas=replicas,
         pending=pending,
         fetch_sessions=FetchSessions(
@@ -208,6 +231,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         groups=coordinators.groups,
         markers=coordinators.markers,
         transactions=coordinators.transactions,
+        partition_transactions=coordinators.partition_transactions,
         static_config=config,
         fetch_max_bytes=layers.integer("fetch.max.bytes"),
     )

@@ -9,7 +9,7 @@ from rookery.broker import api_docs
 from rookery.broker.access import NO_OPERATIONS, authorized_operations
 from rookery.broker.api_table import _ROWS, APIS, Api, ListenerType, Permission, Quota
 from rookery.broker.dispatch import _ROUTES
-from rookery.protocol.api import SERVED, ApiKey, is_served
+from rookery.protocol.api import SERVED, SERVED_BY_CONTROLLERS, ApiKey, is_served
 from rookery.protocol.codec import response_shape
 
 ROOT = Path(__file__).parents[2]
@@ -22,18 +22,29 @@ def named(*names: str) -> set[ApiKey]:
 
 
 def test_every_api_has_one_row() -> None:
-    assert [row.key for row in _ROWS] == list(SERVED)
+    assert [row.key for row in _ROWS] == sorted(SERVED.keys() | SERVED_BY_CONTROLLERS.keys())
+    for listener, served in ((ListenerType.BROKER, SERVED), (ListenerType.CONTROLLER, SERVED_BY_CONTROLLERS)):
+        assert [row.key for row in _ROWS if listener in row.listeners] == list(served)
 
 
 def test_every_version_has_a_route() -> None:
     served = {(key, version) for key in ApiKey for version in range(100) if is_served(key, version)}
-    assert _ROUTES.keys() == served
+    assert _ROUTES[ListenerType.BROKER].keys() == served
+    assert _ROUTES[ListenerType.CONTROLLER].keys() == {
+        (key, version)
+        for key, versions in SERVED_BY_CONTROLLERS.items()
+        for version in range(versions.minimum, versions.maximum + 1)
+    }
 
 
 @pytest.mark.parametrize("api", ROWS)
-def test_a_row_has_the_handler_of_its_key(api: Api) -> None:
-    (handler,) = [handler for handler in (api.handle, api.handle_frame) if handler is not None]
-    assert handler.__module__.split(".")[-1] == f"k{api.key:02}_{api.key.name.lower()}"
+def test_a_row_has_the_handlers_of_its_key(api: Api) -> None:
+    on_broker = [handler for handler in (api.handle, api.handle_frame) if handler is not None]
+    on_controller = [handler for handler in (api.handle_on_controller, api.handle_envelope) if handler is not None]
+    assert len(on_broker) == (ListenerType.BROKER in api.listeners)
+    assert len(on_controller) == (ListenerType.CONTROLLER in api.listeners)
+    for handler in (*on_broker, *on_controller):
+        assert handler.__module__.split(".")[-1] == f"k{api.key:02}_{api.key.name.lower()}"
 
 
 @pytest.mark.parametrize("api", ROWS)
@@ -44,7 +55,8 @@ def test_responses_have_a_throttle_time_where_there_is_a_quota(api: Api) -> None
 
 def test_quotas() -> None:
     """As in Kafka, creating and deleting topics and partitions counts as a controller mutation."""
-    kinds = {api.key: api.quota for api in APIS.values() if api.quota is not Quota.REQUEST}
+    usual = (Quota.REQUEST, Quota.EXEMPT)
+    kinds = {api.key: api.quota for api in APIS.values() if api.quota not in usual}
     assert kinds == {
         ApiKey.PRODUCE: Quota.PRODUCE,
         ApiKey.FETCH: Quota.FETCH,
@@ -52,7 +64,14 @@ def test_quotas() -> None:
         ApiKey.DELETE_TOPICS: Quota.CONTROLLER_MUTATION,
         ApiKey.CREATE_PARTITIONS: Quota.CONTROLLER_MUTATION,
         ApiKey.WRITE_TXN_MARKERS: Quota.NONE,
+        ApiKey.VOTE: Quota.NONE,
+        ApiKey.BEGIN_QUORUM_EPOCH: Quota.NONE,
+        ApiKey.END_QUORUM_EPOCH: Quota.NONE,
+        ApiKey.DESCRIBE_QUORUM: Quota.NONE,
+        ApiKey.ENVELOPE: Quota.NONE,
     }
+    exempt = {api.key for api in APIS.values() if api.quota is Quota.EXEMPT}
+    assert all(APIS[key].listeners == (ListenerType.CONTROLLER,) for key in exempt)
 
 
 def test_apis_that_change_metadata_are_forwarded() -> None:
@@ -62,23 +81,29 @@ def test_apis_that_change_metadata_are_forwarded() -> None:
         "DELETE_TOPICS",
         "CREATE_PARTITIONS",
         "ALTER_CONFIGS",
+        "ELECT_LEADERS",
         "INCREMENTAL_ALTER_CONFIGS",
+        "ALTER_PARTITION_REASSIGNMENTS",
+        "LIST_PARTITION_REASSIGNMENTS",
+        "DESCRIBE_QUORUM",
         "UPDATE_FEATURES",
+        "UNREGISTER_BROKER",
+        "ADD_RAFT_VOTER",
+        "REMOVE_RAFT_VOTER",
     )
-    calls_controller = {
-        api.key
-        for api in APIS.values()
-        if "services.controller." in (HANDLERS / f"k{api.key:02}_{api.key.name.lower()}.py").read_text()
-    }
-    assert calls_controller == forwarded
+    for api in APIS.values():
+        source = (HANDLERS / f"k{api.key:02}_{api.key.name.lower()}.py").read_text()
+        if "services.controller." in source or "services.quorum.receive" in source:
+            # Only the active controller can respond, or the replica of the quorum that the request was sent to.
+            assert api.is_forwarded or api.handle is None, api.name
 
 
-def test_forwarded_apis_are_served_by_controllers() -> None:
-    on_controllers = {api.key for api in APIS.values() if ListenerType.CONTROLLER in api.listeners}
+def test_forwarded_apis_are_served_by_both_listeners_with_the_same_handler() -> None:
+    both = {api.key for api in APIS.values() if api.listeners == (ListenerType.BROKER, ListenerType.CONTROLLER)}
     forwarded = {api.key for api in APIS.values() if api.is_forwarded}
-    assert on_controllers - forwarded == named("FETCH", "API_VERSIONS", "DESCRIBE_CONFIGS", "DESCRIBE_CLUSTER")
-    assert forwarded < on_controllers
-    assert all(ListenerType.BROKER in api.listeners for api in APIS.values())
+    assert both - forwarded == named("FETCH", "API_VERSIONS", "DESCRIBE_CONFIGS", "DESCRIBE_CLUSTER")
+    assert forwarded < both
+    assert all(APIS[key].handle is APIS[key].handle_on_controller for key in forwarded)
 
 
 def test_all_apis_but_the_handshake_need_a_permission() -> None:

@@ -37,7 +37,12 @@ def test_clients_see_the_change_in_a_newer_epoch(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             before, levels = finalized(broker)
-            assert levels == {"metadata.version": 22, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+            assert levels == {
+                "metadata.version": 30,
+                "eligible.leader.replicas.version": 1,
+                GROUP_VERSION: 1,
+                TRANSACTION_VERSION: 2,
+            }
             assert (await update(broker, (TRANSACTION_VERSION, 1, SAFE))).error_code == ErrorCode.NONE
             between, levels = finalized(broker)
             assert (between > before, levels[TRANSACTION_VERSION]) == (True, 1)

@@ -18,7 +18,7 @@ from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import iterate_headers
-from rookery.replication.replica import EARLIEST
+from rookery.replication.offset_search import EARLIEST
 from tests.broker.harness import Broker, batch, decode, request_frame, running, settle
 
 VERSION = 12

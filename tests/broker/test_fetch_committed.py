@@ -9,7 +9,8 @@ from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.control import Marker
-from rookery.replication.replica import ACKS_ALL, LATEST
+from rookery.replication.offset_search import LATEST
+from rookery.replication.replica import ACKS_ALL
 from rookery.storage.producers import Verification
 from tests.broker.harness import Broker, decode, running, settle
 from tests.broker.test_fetch import bases, fetch, fields, only, partition

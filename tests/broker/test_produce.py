@@ -320,9 +320,25 @@ def test_acks_all_after_the_isr_shrank(tmp_path: Path) -> None:
             await broker.create_topic("orders", min_insync_replicas="2")
             have_followers(broker, isr=(1, 2))
             task = await waiting(broker.send(ApiKey.PRODUCE, VERSION, **fields(batch(b"a"))))
+            # Both happen before the waiting response looks at the partition again.
+            broker.replica("orders").read(1, 1000, node_id=2)
             have_followers(broker, isr=(1,))
             broker.services.pending.wake(TopicPartition("orders", 0))
             assert (await result_of(task)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    asyncio.run(main())
+
+
+def test_nothing_is_committed_with_too_few_in_sync_replicas(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_topic("orders", min_insync_replicas="2")
+            have_followers(broker, isr=(1, 2))
+            task = await waiting(broker.send(ApiKey.PRODUCE, VERSION, **fields(batch(b"a"), timeout_ms=50)))
+            have_followers(broker, isr=(1,))
+            broker.services.pending.wake(TopicPartition("orders", 0))
+            assert broker.replica("orders").state.high_watermark == 0
+            assert (await result_of(task)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
     asyncio.run(main())
 

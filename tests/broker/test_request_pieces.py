@@ -12,7 +12,7 @@ from rookery.base.bounds import REQUEST_ITEMS_MAX, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import NO_TOPIC_ID
 from rookery.broker import dispatch, large_requests
-from rookery.broker.api_table import APIS
+from rookery.broker.api_table import APIS, ListenerType
 from rookery.broker.request_pieces import join, pieces
 from rookery.net.connection import Held
 from rookery.protocol.api import ApiKey
@@ -119,7 +119,7 @@ def test_the_joined_response_is_that_of_the_whole_request(
             assert isinstance(answer, Held), "the request fits into one piece"
             reply = await answer
             assert reply is not None
-            monkeypatch.setattr(dispatch._ROUTES[api_key, version], "split", None)
+            monkeypatch.setattr(dispatch._ROUTES[ListenerType.BROKER][api_key, version], "split", None)
             assert decode(api_key, version, reply) == await broker.call(api_key, version, **fields)
 
     asyncio.run(main())

@@ -164,7 +164,12 @@ async def check_api_versions(broker: Broker, version: int) -> None:
     assert table == {int(key): tuple(versions) for key, versions in SERVED.items()}
     if version >= 3:
         finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
-        assert finalized == {"metadata.version": 22, "group.version": 1, "transaction.version": 2}
+        assert finalized == {
+            "metadata.version": 30,
+            "eligible.leader.replicas.version": 1,
+            "group.version": 1,
+            "transaction.version": 2,
+        }
         assert response.finalized_features_epoch >= 0
         assert broker.connection.client_software_name == "librdkafka"
 

@@ -34,4 +34,17 @@ TRANSACTION_APIS = frozenset(
     )
 )
 
-MULTI_REQUEST_APIS = GROUP_APIS | TRANSACTION_APIS
+# What these do depends on other nodes: tests/broker/test_cluster_apis.py has a test of each in every version.
+CLUSTER_APIS = frozenset(
+    (
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    )
+)
+
+MULTI_REQUEST_APIS = GROUP_APIS | TRANSACTION_APIS | CLUSTER_APIS

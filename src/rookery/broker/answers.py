@@ -15,6 +15,11 @@ COORDINATOR_ERRORS: Final = frozenset(
     }
 )
 
+# Errors of a request from this broker to another one.
+CONNECTION_ERRORS: Final = frozenset(
+    {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNSUPPORTED_VERSION}
+)
+
 ResultT = TypeVar("ResultT")
 ResponseT = TypeVar("ResponseT")
 

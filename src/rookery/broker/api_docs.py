@@ -11,7 +11,7 @@ _INTRODUCTION = """\
 
 <!-- Generated from the table in src/rookery/broker/api_table.py by `make docs`. Do not edit. -->
 
-The requests of Kafka's protocol that the broker serves. *Versions* are those that ApiVersions advertises.
+The requests of Kafka's protocol that nodes serve. *Versions* are those that ApiVersions advertises.
 
 These columns have an effect today:
 
@@ -19,12 +19,12 @@ These columns have an effect today:
   Produce in v0 to v2.
 - *in pieces*: a request with many items is cut into pieces, between which the broker serves other connections. Requests
   of other APIs are decided as a whole, and may have fewer items ([bounds.md](bounds.md)).
+- *listeners*: a listener of brokers or of controllers rejects the requests of the other kind.
+- *forwarded*: a broker that is not the active controller sends these requests to it, in an Envelope.
 - *quota*, in part: a response has a throttle time unless the column says none.
 
 These columns are facts about Kafka that **are not enforced yet**:
 
-- *listeners*: there is no listener for controllers.
-- *forwarded*: Kafka's brokers pass these requests on to the active controller. A node is its own controller so far.
 - *permissions*: there is no authorizer, every request is allowed. Not every request needs all permissions of its API:
   those on TRANSACTIONAL_ID are for transactions, CLUSTER_ACTION is for brokers, CREATE on CLUSTER replaces CREATE on
   TOPIC.

@@ -1,8 +1,8 @@
-"""One row per API that the broker serves: its handler, and everything else that depends on the API alone.
+"""One row per API that nodes serve: its handlers, and everything else that depends on the API alone.
 
-`broker.dispatch` reads the handlers, the splits and the quotas. The other columns are facts about Kafka's protocol for
-the parts of the broker that will read them here and nowhere else: the controller's listener, forwarding, the
-authorizer, quotas and metrics. docs/apis.md shows the table and says which columns have an effect
+`broker.dispatch` reads the handlers, the splits, the quotas, and which requests a broker forwards to the controller.
+The other columns are facts about Kafka's protocol for the parts of the broker that will read them here and nowhere
+else: the authorizer, quotas and metrics. docs/apis.md shows the table and says which columns have an effect
 (`python -m rookery.broker.api_docs`).
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from rookery.base.bounds import DESCRIPTIONS_PER_SLICE
 from rookery.base.codes import AclOperation, AclResourceType
 from rookery.base.values import value_class
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext, RequestContext
 from rookery.broker.handlers import (
     k00_produce,
     k01_fetch,
@@ -45,28 +45,52 @@ from rookery.broker.handlers import (
     k35_describe_log_dirs,
     k37_create_partitions,
     k42_delete_groups,
+    k43_elect_leaders,
     k44_incremental_alter_configs,
+    k45_alter_partition_reassignments,
+    k46_list_partition_reassignments,
     k47_offset_delete,
+    k52_vote,
+    k53_begin_quorum_epoch,
+    k54_end_quorum_epoch,
+    k55_describe_quorum,
+    k56_alter_partition,
     k57_update_features,
+    k58_envelope,
+    k59_fetch_snapshot,
     k60_describe_cluster,
     k61_describe_producers,
+    k62_broker_registration,
+    k63_broker_heartbeat,
+    k64_unregister_broker,
     k65_describe_transactions,
     k66_list_transactions,
+    k67_allocate_producer_ids,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k70_controller_registration,
+    k73_assign_replicas_to_dirs,
     k74_list_config_resources,
     k75_describe_topic_partitions,
+    k80_add_raft_voter,
+    k81_remove_raft_voter,
+    k82_update_raft_voter,
 )
 from rookery.broker.request_pieces import Split
+from rookery.net.connection import Handler as ConnectionHandler
 from rookery.net.connection import HandlerResult
-from rookery.protocol.api import DEFINED, SERVED, ApiKey, VersionRange
+from rookery.protocol.api import DEFINED, SERVED, SERVED_BY_CONTROLLERS, ApiKey, VersionRange
 from rookery.protocol.message import Struct
 
 # Takes a decoded request and returns a response. Each takes the type of its API's request, which one type for all of
 # them cannot say.
 Handler: TypeAlias = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
+# The same on a controller's listener: the node may not be a broker.
+ControllerHandler: TypeAlias = Callable[[ClusterContext, Any], Struct | Awaitable[Struct]]
 # Reads the frame, from the position of the body on, and makes the whole reply.
 FrameHandler: TypeAlias = Callable[[RequestContext, memoryview, int], HandlerResult]
+# Passes the request in an envelope to the first argument, which handles frames of forwarded requests.
+EnvelopeHandler: TypeAlias = Callable[[ConnectionHandler, ClusterContext, Any], Awaitable[Struct]]
 
 
 class ListenerType(Enum):
@@ -77,9 +101,13 @@ class ListenerType(Enum):
 
 
 class Quota(Enum):
-    """The quota that limits an API's requests. Responses have `throttle_time_ms` unless it is NONE."""
+    """The quota that limits an API's requests. Responses have `throttle_time_ms` unless it is NONE.
+
+    Requests between nodes are EXEMPT: their responses have the field, which is always 0.
+    """
 
     NONE = "none"
+    EXEMPT = "exempt"
     REQUEST = "request"
     PRODUCE = "produce"
     FETCH = "fetch"
@@ -93,14 +121,17 @@ class Permission(NamedTuple):
 
 @value_class(kw_only=True)
 class Api:
-    """A row of the table. Exactly one of `handle` and `handle_frame` is set."""
+    """A row of the table. At most one of `handle` and `handle_frame`, the handlers on a broker's listener, is set, and
+    at most one of `handle_on_controller` and `handle_envelope`, those on a controller's listener.
+    """
 
     key: ApiKey
     handle: Handler | None = None
     handle_frame: FrameHandler | None = None
+    handle_on_controller: ControllerHandler | None = None
+    handle_envelope: EnvelopeHandler | None = None
     # How requests about many items are cut, by the first version with that layout; others are decided as a whole.
     splits: Mapping[int, Split] = field(default_factory=dict)
-    listeners: tuple[ListenerType, ...] = (ListenerType.BROKER,)
     # Whether a broker passes the request on to the active controller.
     is_forwarded: bool = False
     # The permissions that Kafka checks for this API; a request does not need all of them.
@@ -115,6 +146,13 @@ class Api:
         return "".join(part.capitalize() for part in self.key.name.split("_"))
 
     @property
+    def listeners(self) -> tuple[ListenerType, ...]:
+        on_broker = self.handle is not None or self.handle_frame is not None
+        on_controller = self.handle_on_controller is not None or self.handle_envelope is not None
+        served = ((ListenerType.BROKER, on_broker), (ListenerType.CONTROLLER, on_controller))
+        return tuple(listener for listener, is_served in served if is_served)
+
+    @property
     def versions(self) -> range:
         """The versions that the handler accepts."""
         return range(DEFINED[self.key].minimum, DEFINED[self.key].maximum + 1)
@@ -122,7 +160,7 @@ class Api:
     @property
     def advertised(self) -> VersionRange:
         """The versions in ApiVersions. Those of Produce include older ones, which are rejected."""
-        return SERVED[self.key]
+        return SERVED.get(self.key) or SERVED_BY_CONTROLLERS[self.key]
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -137,8 +175,6 @@ class Api:
         since = max((first for first in self.splits if first <= version), default=None)
         return None if since is None else self.splits[since]
 
-
-_BOTH: Final = (ListenerType.BROKER, ListenerType.CONTROLLER)
 
 _READ_TOPIC: Final = Permission(AclOperation.READ, AclResourceType.TOPIC)
 _WRITE_TOPIC: Final = Permission(AclOperation.WRITE, AclResourceType.TOPIC)
@@ -164,6 +200,25 @@ _PARTITIONS: Final = Split(("topics", "partitions"), ("topics", "partitions"))
 _INDEXES: Final = Split(("topics", "partition_indexes"), ("topics", "partitions"))
 _GROUP_INDEXES: Final = Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"))
 
+
+def _forwarded(
+    key: ApiKey, handle: ControllerHandler, permissions: tuple[Permission, ...], quota: Quota = Quota.REQUEST
+) -> Api:
+    """A request of clients to the controller: brokers forward it, and its node has the same handler everywhere."""
+    return Api(
+        key=key,
+        handle=handle,
+        handle_on_controller=handle,
+        is_forwarded=True,
+        permissions=permissions,
+        quota=quota,
+    )
+
+
+def _between_nodes(key: ApiKey, handle: ControllerHandler, quota: Quota = Quota.EXEMPT) -> Api:
+    return Api(key=key, handle_on_controller=handle, permissions=(_CLUSTER_ACTION,), quota=quota)
+
+
 _ROWS: Final = (
     Api(
         key=ApiKey.PRODUCE,
@@ -174,7 +229,7 @@ _ROWS: Final = (
     Api(
         key=ApiKey.FETCH,
         handle_frame=k01_fetch.handle,
-        listeners=_BOTH,
+        handle_on_controller=k01_fetch.handle_on_controller,
         permissions=(_CLUSTER_ACTION, _READ_TOPIC),
         quota=Quota.FETCH,
         more_metric_names=("FetchConsumer", "FetchFollower"),
@@ -225,22 +280,19 @@ _ROWS: Final = (
         permissions=(_DESCRIBE_GROUP,),
     ),
     Api(key=ApiKey.LIST_GROUPS, handle=k16_list_groups.handle, permissions=(_DESCRIBE_CLUSTER, _DESCRIBE_GROUP)),
-    Api(key=ApiKey.API_VERSIONS, handle=k18_api_versions.handle, listeners=_BOTH),
     Api(
-        key=ApiKey.CREATE_TOPICS,
-        handle=k19_create_topics.handle,
-        listeners=_BOTH,
-        is_forwarded=True,
-        permissions=(_CREATE_CLUSTER, _CREATE_TOPIC, Permission(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC)),
-        quota=Quota.CONTROLLER_MUTATION,
+        key=ApiKey.API_VERSIONS,
+        handle=k18_api_versions.handle,
+        handle_on_controller=k18_api_versions.handle_on_controller,
     ),
-    Api(
-        key=ApiKey.DELETE_TOPICS,
-        handle=k20_delete_topics.handle,
-        listeners=_BOTH,
-        is_forwarded=True,
-        permissions=(_DELETE_TOPIC, _DESCRIBE_TOPIC),
-        quota=Quota.CONTROLLER_MUTATION,
+    _forwarded(
+        ApiKey.CREATE_TOPICS,
+        k19_create_topics.handle,
+        (_CREATE_CLUSTER, _CREATE_TOPIC, Permission(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC)),
+        Quota.CONTROLLER_MUTATION,
+    ),
+    _forwarded(
+        ApiKey.DELETE_TOPICS, k20_delete_topics.handle, (_DELETE_TOPIC, _DESCRIBE_TOPIC), Quota.CONTROLLER_MUTATION
     ),
     Api(
         key=ApiKey.DELETE_RECORDS,
@@ -287,55 +339,45 @@ _ROWS: Final = (
         key=ApiKey.DESCRIBE_CONFIGS,
         handle=k32_describe_configs.handle,
         splits={0: Split(("resources",), ("results",), DESCRIPTIONS_PER_SLICE, k32_describe_configs.remove_repeated)},
-        listeners=_BOTH,
+        handle_on_controller=k32_describe_configs.handle,
         permissions=_DESCRIBE_CONFIGS,
     ),
-    Api(
-        key=ApiKey.ALTER_CONFIGS,
-        handle=k33_alter_configs.handle,
-        listeners=_BOTH,
-        is_forwarded=True,
-        permissions=_ALTER_CONFIGS,
-    ),
+    _forwarded(ApiKey.ALTER_CONFIGS, k33_alter_configs.handle, _ALTER_CONFIGS),
     Api(key=ApiKey.DESCRIBE_LOG_DIRS, handle=k35_describe_log_dirs.handle, permissions=(_DESCRIBE_CLUSTER,)),
-    Api(
-        key=ApiKey.CREATE_PARTITIONS,
-        handle=k37_create_partitions.handle,
-        listeners=_BOTH,
-        is_forwarded=True,
-        permissions=(_ALTER_TOPIC,),
-        quota=Quota.CONTROLLER_MUTATION,
-    ),
+    _forwarded(ApiKey.CREATE_PARTITIONS, k37_create_partitions.handle, (_ALTER_TOPIC,), Quota.CONTROLLER_MUTATION),
     Api(
         key=ApiKey.DELETE_GROUPS,
         handle=k42_delete_groups.handle,
         splits={0: Split(("groups_names",), ("results",), prepare=k42_delete_groups.remove_repeated)},
         permissions=(_DELETE_GROUP,),
     ),
-    Api(
-        key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        handle=k44_incremental_alter_configs.handle,
-        listeners=_BOTH,
-        is_forwarded=True,
-        permissions=_ALTER_CONFIGS,
-    ),
+    _forwarded(ApiKey.ELECT_LEADERS, k43_elect_leaders.handle, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle, _ALTER_CONFIGS),
+    _forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS, k45_alter_partition_reassignments.handle, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS, k46_list_partition_reassignments.handle, (_DESCRIBE_CLUSTER,)),
     Api(
         key=ApiKey.OFFSET_DELETE,
         handle=k47_offset_delete.handle,
         splits={0: _PARTITIONS},
         permissions=(_DELETE_GROUP, _READ_TOPIC),
     ),
+    _between_nodes(ApiKey.VOTE, k52_vote.handle, Quota.NONE),
+    _between_nodes(ApiKey.BEGIN_QUORUM_EPOCH, k53_begin_quorum_epoch.handle, Quota.NONE),
+    _between_nodes(ApiKey.END_QUORUM_EPOCH, k54_end_quorum_epoch.handle, Quota.NONE),
+    _forwarded(ApiKey.DESCRIBE_QUORUM, k55_describe_quorum.handle, (_DESCRIBE_CLUSTER,), Quota.NONE),
+    _between_nodes(ApiKey.ALTER_PARTITION, k56_alter_partition.handle),
+    _forwarded(ApiKey.UPDATE_FEATURES, k57_update_features.handle, (_ALTER_CLUSTER,)),
     Api(
-        key=ApiKey.UPDATE_FEATURES,
-        handle=k57_update_features.handle,
-        listeners=_BOTH,
-        is_forwarded=True,
-        permissions=(_ALTER_CLUSTER,),
+        key=ApiKey.ENVELOPE,
+        handle_envelope=k58_envelope.handle,
+        permissions=(_CLUSTER_ACTION,),
+        quota=Quota.NONE,
     ),
+    _between_nodes(ApiKey.FETCH_SNAPSHOT, k59_fetch_snapshot.handle),
     Api(
         key=ApiKey.DESCRIBE_CLUSTER,
         handle=k60_describe_cluster.handle,
-        listeners=_BOTH,
+        handle_on_controller=k60_describe_cluster.handle_on_controller,
         permissions=(_DESCRIBE_CLUSTER,),
     ),
     Api(
@@ -344,6 +386,9 @@ _ROWS: Final = (
         splits={0: _INDEXES},
         permissions=(_READ_TOPIC,),
     ),
+    _between_nodes(ApiKey.BROKER_REGISTRATION, k62_broker_registration.handle),
+    _between_nodes(ApiKey.BROKER_HEARTBEAT, k63_broker_heartbeat.handle),
+    _forwarded(ApiKey.UNREGISTER_BROKER, k64_unregister_broker.handle, (_ALTER_CLUSTER,)),
     Api(
         key=ApiKey.DESCRIBE_TRANSACTIONS,
         handle=k65_describe_transactions.handle,
@@ -351,6 +396,7 @@ _ROWS: Final = (
         permissions=(_DESCRIBE_TRANSACTIONS, _DESCRIBE_TOPIC),
     ),
     Api(key=ApiKey.LIST_TRANSACTIONS, handle=k66_list_transactions.handle, permissions=(_DESCRIBE_TRANSACTIONS,)),
+    _between_nodes(ApiKey.ALLOCATE_PRODUCER_IDS, k67_allocate_producer_ids.handle),
     Api(
         key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
         handle=k68_consumer_group_heartbeat.handle,
@@ -362,6 +408,8 @@ _ROWS: Final = (
         splits={0: Split(("group_ids",), ("groups",), DESCRIPTIONS_PER_SLICE)},
         permissions=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     ),
+    _between_nodes(ApiKey.CONTROLLER_REGISTRATION, k70_controller_registration.handle),
+    _between_nodes(ApiKey.ASSIGN_REPLICAS_TO_DIRS, k73_assign_replicas_to_dirs.handle),
     Api(
         key=ApiKey.LIST_CONFIG_RESOURCES,
         handle=k74_list_config_resources.handle,
@@ -372,6 +420,9 @@ _ROWS: Final = (
         handle=k75_describe_topic_partitions.handle,
         permissions=(_DESCRIBE_TOPIC,),
     ),
+    _forwarded(ApiKey.ADD_RAFT_VOTER, k80_add_raft_voter.handle, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.REMOVE_RAFT_VOTER, k81_remove_raft_voter.handle, (_ALTER_CLUSTER,)),
+    _between_nodes(ApiKey.UPDATE_RAFT_VOTER, k82_update_raft_voter.handle),
 )
 
 APIS: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _ROWS}

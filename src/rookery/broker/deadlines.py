@@ -18,4 +18,6 @@ async def within(timeout_ms: int, work: Coroutine[Any, Any, ResultT]) -> ResultT
     try:
         return await asyncio.wait_for(asyncio.shield(task), timeout_ms / 1000)
     except TimeoutError:
+        # Retrieve its exception: asyncio would log one that no caller has seen.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return None

@@ -14,26 +14,40 @@ Long requests run in slices, and the connection handles no later request meanwhi
 is handled in pieces (`broker.request_pieces`). A request of many bytes is decoded in a worker thread, one such request
 of the broker at a time, because the decoded form is several times as large.
 
+Each listener serves the APIs of its type. On a broker's listener, the rows that are `is_forwarded` need the active
+controller: if it is in this process, its handler is called as any other, else `broker.forwarding` sends the frame to
+it. A handler on the active controller raises NotControllerError if it stops being active: a broker then forwards the
+request, a controller responds with that error. Any other ApiError of such a handler becomes an error response.
+
 A request without a possible response raises ProtocolError, and the connection is closed with one log line: an unknown
 API, a version that is not served, bytes that cannot be decoded. Only ApiVersions has a response for unknown versions
 (KIP-511).
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final, cast
 
 from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, UNSPLIT_REQUEST_BYTES, WHOLE_REQUEST_ITEMS_MAX
-from rookery.base.errors import ErrorCode, UnsupportedVersionError
-from rookery.broker.api_table import APIS, Api, FrameHandler, Handler
-from rookery.broker.context import RequestContext, Services
+from rookery.base.errors import ApiError, ErrorCode, NotControllerError, UnsupportedVersionError
+from rookery.broker.api_table import APIS, Api, FrameHandler, Handler, ListenerType
+from rookery.broker.context import (
+    ClusterContext,
+    ClusterServices,
+    Context,
+    Forwarding,
+    RequestContext,
+    Services,
+)
 from rookery.broker.handlers import k00_produce, k18_api_versions
 from rookery.broker.large_requests import in_worker
 from rookery.broker.request_pieces import Split, exceeds, join, pieces
 from rookery.net.connection import ConnectionInfo, HandlerResult, Held
 from rookery.net.send import Reply
-from rookery.protocol.api import ApiKey
-from rookery.protocol.codec import decode_request, decode_request_in_worker, encode_response
-from rookery.protocol.framing import RequestHeader, parse_request_header
+from rookery.protocol.api import SERVED, SERVED_BY_CONTROLLERS, ApiKey, VersionRange
+from rookery.protocol.codec import decode_request, decode_request_in_worker, encode_request, encode_response
+from rookery.protocol.error_responses import error_response
+from rookery.protocol.framing import SIZE_BYTES, RequestHeader, encode_request_frame, parse_request_header
 from rookery.protocol.message import Struct
 
 # There are no quotas yet: no response is delayed.
@@ -43,47 +57,110 @@ _THROTTLE_TIME_MS: Final = 0
 class _Route:
     """The columns of the table that the dispatcher needs, for one version of an API, so that one look-up finds them."""
 
-    __slots__ = ("handle", "handle_frame", "has_throttle_time", "items_max", "split")
+    __slots__ = (
+        "handle",
+        "handle_frame",
+        "has_throttle_time",
+        "is_forwarded",
+        "items_max",
+        "needs_controller",
+        "split",
+    )
 
-    def __init__(self, api: Api, version: int) -> None:
-        self.handle_frame: FrameHandler | None = api.handle_frame
-        self.handle: Handler = api.handle or _reject_message
+    def __init__(self, api: Api, version: int, listener_type: ListenerType) -> None:
+        on_broker = listener_type is ListenerType.BROKER
+        self.handle_frame: FrameHandler | None = api.handle_frame if on_broker else None
+        handle = api.handle if on_broker else cast("Handler | None", api.handle_on_controller)
+        self.handle: Handler = handle or _reject_message
         self.split: Split | None = api.split_of(version)
         self.items_max: int = WHOLE_REQUEST_ITEMS_MAX if self.split is None else REQUEST_ITEMS_MAX
         self.has_throttle_time: bool = api.has_throttle_time
+        self.is_forwarded: bool = api.is_forwarded
+        self.needs_controller: bool = api.is_forwarded or not on_broker
 
 
 def _reject_message(context: RequestContext, _: object) -> Struct:
     raise AssertionError(f"API key {context.api_key} has no handler of messages")
 
 
-_ROUTES: Final[Mapping[tuple[int, int], _Route]] = {
-    (int(api.key), version): _Route(api, version) for api in APIS.values() for version in api.versions
+_ROUTES: Final[Mapping[ListenerType, Mapping[tuple[int, int], _Route]]] = {
+    listener_type: {
+        (int(api.key), version): _Route(api, version, listener_type)
+        for api in APIS.values()
+        if listener_type in api.listeners
+        for version in api.versions
+    }
+    for listener_type in ListenerType
 }
 
 
-class Dispatcher:
-    """Handles the requests of all connections of a broker."""
+_FORWARDED: Final = frozenset(api.key for api in APIS.values() if api.is_forwarded)
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+
+class Dispatcher:
+    """Handles the requests of all connections of a node's listeners of one type."""
+
+    def __init__(self, services: ClusterServices, listener_type: ListenerType = ListenerType.BROKER) -> None:
+        """Serve a type of listener. A broker's listener needs `Services`, a controller's `ClusterServices`."""
+        # Not typed: `Services` for the handlers of a broker's listener, which no other listener calls.
+        self._services: Any = services
+        self._routes: Mapping[tuple[int, int], _Route] = _ROUTES[listener_type]
+        self._served: Mapping[ApiKey, VersionRange] = SERVED
+        self._forwarding: Forwarding | None = None
+        if listener_type is ListenerType.BROKER:
+            assert isinstance(services, Services)
+            self._forwarding = services.forwarding
+        else:
+            self._routes = self._with_envelopes(self._routes)
+            self._served = SERVED_BY_CONTROLLERS
+
+    def _with_envelopes(self, routes: Mapping[tuple[int, int], _Route]) -> Mapping[tuple[int, int], _Route]:
+        """Return the routes, with handlers of envelopes that pass their contents to this dispatcher."""
+        own = dict(routes)
+        for api in APIS.values():
+            if api.handle_envelope is not None:
+                for version in api.versions:
+                    route = own[api.key, version] = _Route(api, version, ListenerType.CONTROLLER)
+                    route.handle = partial(api.handle_envelope, self._handle_forwarded)
+        return own
 
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> HandlerResult:
         """Handle one request: stage 1 of it, or all. Raises ProtocolError if the connection has to be closed."""
         header, position = parse_request_header(frame)
         api_key, api_version = key = header[:2]
-        route = _ROUTES.get(key)
+        route = self._routes.get(key)
         if route is None:
             return self._handle_unserved(header, frame, position, connection)
-        context = RequestContext(self._services, header, connection)
+        context: RequestContext = Context(self._services, header, connection)
         if route.handle_frame is not None:
             return route.handle_frame(context, frame, position)
+        if route.is_forwarded and (forwarding := self._forwarding) is not None and forwarding.is_needed:
+            return self._forward(forwarding, context, frame)
         if len(frame) > UNSPLIT_REQUEST_BYTES:
             return self._handle_long(route, context, frame, position)
-        response = route.handle(context, decode_request(api_key, api_version, frame, position))
+        request = decode_request(api_key, api_version, frame, position)
+        response = route.handle(context, request)
         if isinstance(response, Struct):
             return _encode(route, context, response)
-        return _encode_later(route, context, response)
+        return self._encode_later(route, context, request, response)
+
+    def _forward(self, forwarding: Forwarding, context: RequestContext, frame: memoryview) -> Awaitable[Reply]:
+        if len(frame) <= REQUEST_BYTES_ON_LOOP:
+            return forwarding.forward(context, bytes(frame))
+        return self._forward_large(forwarding, context, self._services.large_requests.admit(frame))
+
+    async def _forward_large(self, forwarding: Forwarding, context: RequestContext, frame: bytes) -> Reply:
+        try:
+            return await forwarding.forward(context, frame)
+        finally:
+            self._services.large_requests.release(frame)
+
+    def _handle_forwarded(self, frame: memoryview, connection: ConnectionInfo) -> HandlerResult:
+        """Handle a client's request that a broker has forwarded in an envelope."""
+        header, _ = parse_request_header(frame)
+        if header.api_key not in _FORWARDED:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"requests of API key {header.api_key} are not forwarded")
+        return self.handle(frame, connection)
 
     def _handle_long(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
         """Handle a request that may have more items, or bytes, than one turn of the event loop may process."""
@@ -95,7 +172,36 @@ class Dispatcher:
         response = route.handle(context, request)
         if isinstance(response, Struct):
             return _encode(route, context, response)
+        return self._encode_later(route, context, request, response)
+
+    def _encode_later(
+        self, route: _Route, context: RequestContext, request: Struct, response: Awaitable[Struct]
+    ) -> Awaitable[Reply]:
+        if route.needs_controller:
+            return self._encode_decision(route, context, request, response)
         return _encode_later(route, context, response)
+
+    async def _encode_decision(
+        self, route: _Route, context: RequestContext, request: Struct, response: Awaitable[Struct]
+    ) -> Reply:
+        """Encode the response of a handler that calls the controller or the quorum."""
+        try:
+            return _encode(route, context, await response)
+        except ApiError as error:
+            return await self._handle_error(route, context, request, error)
+
+    async def _handle_error(self, route: _Route, context: RequestContext, request: Struct, error: ApiError) -> Reply:
+        """Forward a request to the new active controller if this node has just stopped being it; else respond."""
+        if isinstance(error, NotControllerError):
+            if self._forwarding is not None:
+                return await self._forwarding.forward(context, _frame_of(context, request))
+            if context.connection.is_forwarded:
+                # The broker that forwarded the request sends it to the next controller; its client must not see this.
+                raise error
+        response = error_response(context.api_key, context.api_version, request, error.code, error.message)
+        if response is None:
+            raise error
+        return _encode(route, context, response)
 
     async def _handle_large(self, route: _Route, context: RequestContext, frame: bytes, position: int) -> Reply:
         api_key, version, items_max = context.api_key, context.api_version, route.items_max
@@ -107,8 +213,14 @@ class Dispatcher:
             if route.split is not None and exceeds(route.split, request):
                 return await self._handle_split(route, context, request, route.split)
             answer = route.handle(context, request)
-        # The slot is released before the wait: a JoinGroup that waits for other members would block all other large
-        # requests.
+        if route.needs_controller:
+            try:
+                return await _encode_in_worker(route, context, await _result(answer))
+            except ApiError as error:
+                return await self._handle_error(route, context, request, error)
+        # The slot is released before the wait, and so is the request: a JoinGroup that waits for other members would
+        # block all other large requests.
+        del request
         return await _encode_in_worker(route, context, await _result(answer))
 
     async def _handle_split(self, route: _Route, context: RequestContext, request: Struct, split: Split) -> Reply:
@@ -127,27 +239,35 @@ class Dispatcher:
         self, header: RequestHeader, frame: memoryview, position: int, connection: ConnectionInfo
     ) -> Reply:
         if header.api_key == ApiKey.API_VERSIONS:
-            context = RequestContext(self._services, header._replace(api_version=0), connection)
-            response = k18_api_versions.refuse(ErrorCode.UNSUPPORTED_VERSION)
-            return _encode(_ROUTES[ApiKey.API_VERSIONS, 0], context, response)
-        if header.api_key == ApiKey.PRODUCE and header.api_version in k00_produce.OLD_VERSIONS:
-            context = RequestContext(self._services, header, connection)
+            context = Context(self._services, header._replace(api_version=0), connection)
+            response = k18_api_versions.refuse(ErrorCode.UNSUPPORTED_VERSION, self._served)
+            return _encode(self._routes[ApiKey.API_VERSIONS, 0], context, response)
+        is_old_produce = header.api_key == ApiKey.PRODUCE and header.api_version in k00_produce.OLD_VERSIONS
+        if is_old_produce and ApiKey.PRODUCE in self._served:
+            context = Context(self._services, header, connection)
             return context.reply(k00_produce.refuse_old_version(header.api_version, frame, position))
         raise UnsupportedVersionError(f"API key {header.api_key} version {header.api_version} is not served")
 
 
-def _encode(route: _Route, context: RequestContext, response: Struct) -> Reply:
+def _frame_of(context: ClusterContext, request: Struct) -> bytes:
+    """Return the frame, without its size, that a request was decoded from."""
+    body = encode_request(context.api_key, context.api_version, request)
+    header = RequestHeader(context.api_key, context.api_version, context.correlation_id, context.client_id)
+    return encode_request_frame(header, body)[SIZE_BYTES:]
+
+
+def _encode(route: _Route, context: ClusterContext, response: Struct) -> Reply:
     if route.has_throttle_time:
         # Set in a cached response too: the value is the same every time, so its cached bytes stay valid.
         response.__dict__["throttle_time_ms"] = _THROTTLE_TIME_MS
     return context.reply([encode_response(context.api_key, context.api_version, response)])
 
 
-async def _encode_later(route: _Route, context: RequestContext, response: Awaitable[Struct]) -> Reply:
+async def _encode_later(route: _Route, context: ClusterContext, response: Awaitable[Struct]) -> Reply:
     return _encode(route, context, await response)
 
 
-async def _encode_in_worker(route: _Route, context: RequestContext, response: Struct) -> Reply:
+async def _encode_in_worker(route: _Route, context: ClusterContext, response: Struct) -> Reply:
     if route.has_throttle_time:
         response.__dict__["throttle_time_ms"] = _THROTTLE_TIME_MS
     return context.reply([await in_worker(lambda: encode_response(context.api_key, context.api_version, response))])

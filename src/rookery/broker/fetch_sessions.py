@@ -35,6 +35,8 @@ NO_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
+# In a fetch that does not say it: of consumers, and before version 18.
+UNKNOWN_HIGH_WATERMARK: Offset = 2**63 - 1
 
 # The topic as the request names it (its name, or from v13 on its id), and the partition.
 PartitionKey: TypeAlias = tuple[TopicName | TopicId, PartitionIndex]
@@ -48,6 +50,14 @@ class Wanted(NamedTuple):
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
     log_start_offset: Offset = NO_OFFSET
+    high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
+
+    def is_behind(self, fetched: "Fetched") -> bool:
+        """Return whether a follower does not know the leader's high watermark or log start, up to its own log's end."""
+        return self.high_watermark != UNKNOWN_HIGH_WATERMARK and (
+            min(fetched.high_watermark, self.fetch_offset) > self.high_watermark
+            or min(fetched.log_start_offset, self.fetch_offset) > self.log_start_offset
+        )
 
 
 class Fetched(Protocol):
@@ -90,6 +100,8 @@ class SessionPartition:
             or self.log_start_offset != fetched.log_start_offset
             or fetched.size_bytes > 0
             or fetched.diverging_epoch is not None
+            # The follower may have ignored the response with these offsets: its leader epoch had changed meanwhile.
+            or (self.wanted.high_watermark != UNKNOWN_HIGH_WATERMARK and self.wanted.is_behind(fetched))
         )
         self.note_sent(fetched)
         return changed or fetched.error_code is not ErrorCode.NONE

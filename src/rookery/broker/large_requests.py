@@ -18,7 +18,10 @@ class LargeRequests:
         self._waiting_bytes = 0
 
     def admit(self, frame: memoryview) -> bytes:
-        """Return a copy of the frame, to be passed to `decode`. Raises ProtocolError if too many bytes wait already."""
+        """Return a copy of the frame, to be passed to `decode` or `release`.
+
+        Raises ProtocolError if too many bytes wait already.
+        """
         if self._waiting_bytes and self._waiting_bytes + len(frame) > WAITING_REQUEST_BYTES_MAX:
             raise ProtocolError(f"a request of {len(frame)} bytes, while others of {self._waiting_bytes} bytes wait")
         self._waiting_bytes += len(frame)
@@ -28,7 +31,11 @@ class LargeRequests:
         try:
             return await in_worker(lambda: decode(frame))
         finally:
-            self._waiting_bytes -= len(frame)
+            self.release(frame)
+
+    def release(self, frame: bytes) -> None:
+        """Admit others instead of this frame, which is not needed any more."""
+        self._waiting_bytes -= len(frame)
 
 
 async def in_worker(work: Callable[[], Result]) -> Result:

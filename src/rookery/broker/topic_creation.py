@@ -1,21 +1,26 @@
 """Creates topics because a client requested their metadata (`auto.create.topics.enable`)."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName
 from rookery.broker.context import Services
 from rookery.metadata.requests import NewTopic
 
+_NO_CONTROLLER: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+
 
 async def create_missing_topics(services: Services, names: Sequence[TopicName]) -> dict[TopicName, ErrorCode]:
     """Create topics with the broker's defaults. Returns the error code of each topic that could not be created.
 
-    Two clients may request one topic at the same time: TOPIC_ALREADY_EXISTS is success here.
+    Two clients may request one topic at the same time: TOPIC_ALREADY_EXISTS is success here. If the controller does not
+    respond in time, the topic may still be created: the code is LEADER_NOT_AVAILABLE, and clients retry.
     """
-    created = await services.controller.create_topics([NewTopic(name=name) for name in names])
+    created = await services.broker_requests.create_topics([NewTopic(name=name) for name in names])
+    codes = {topic.name: topic.outcome.code for topic in created}
     return {
-        topic.name: topic.outcome.code
-        for topic in created
-        if topic.outcome.code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        name: ErrorCode.LEADER_NOT_AVAILABLE if code in _NO_CONTROLLER else code
+        for name, code in codes.items()
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
     }

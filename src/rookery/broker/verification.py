@@ -6,13 +6,15 @@ would never get past it. A batch of a transaction that is already open on the pa
 transaction needs one verification per partition, and a request with several partitions one call of the coordinator.
 
 Older clients (up to v11) have added their partitions by AddPartitionsToTxn, and the coordinator checks that. From v12
-on, the broker has the coordinator add them.
+on, the broker has the coordinator add them. The coordinator may be on another broker
+(`coordinators.txn.partition_transactions`).
 
 The coordinator's errors are converted to those that a producer of the request's version handles:
 
     not part of the transaction                     TRANSACTION_ABORTABLE, INVALID_TXN_STATE up to v10
     PRODUCER_FENCED                                 INVALID_PRODUCER_EPOCH
     no coordinator, or it is loading                NOT_ENOUGH_REPLICAS: it retries, without refreshing metadata
+    the coordinator's broker does not respond       the same
     CONCURRENT_TRANSACTIONS                         unchanged; NOT_ENOUGH_REPLICAS up to v11
     any other, such as INVALID_PRODUCER_ID_MAPPING  unchanged
 """
@@ -22,7 +24,7 @@ from typing import TypeAlias
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.broker.answers import COORDINATOR_ERRORS, respond
+from rookery.broker.answers import CONNECTION_ERRORS, COORDINATOR_ERRORS, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
 from rookery.replication.replica import Appended
@@ -30,6 +32,9 @@ from rookery.storage.producers import Verification
 
 _ABORTABLE_SINCE = 11
 _ADDED_SINCE = 12
+
+# OPERATION_NOT_ATTEMPTED: another partition of the request could not be added.
+_UNVERIFIED = COORDINATOR_ERRORS | CONNECTION_ERRORS | {ErrorCode.OPERATION_NOT_ATTEMPTED}
 
 _NOT_ADDED = "The partition was not added to the transaction."
 
@@ -59,10 +64,9 @@ def verify(
         producer_epoch=producer_epoch,
         partitions=frozenset(unverified),
     )
-    coordinator = services.transactions
-    if adds:
-        return respond(coordinator.add_partitions(request), lambda code: _results(version, unverified, code))
-    return respond(coordinator.verify_partitions(request), lambda outcome: _results(version, unverified, outcome))
+    transactions = services.partition_transactions
+    answer = transactions.add_partitions(request) if adds else transactions.verify_partitions(request)
+    return respond(answer, lambda outcome: _results(version, unverified, outcome))
 
 
 def _results(
@@ -81,7 +85,7 @@ def _reject(version: int, code: ErrorCode) -> Appended:
         return Appended(known, message=_NOT_ADDED)
     if code is ErrorCode.PRODUCER_FENCED:
         return Appended(ErrorCode.INVALID_PRODUCER_EPOCH)
-    if code in COORDINATOR_ERRORS or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDED_SINCE):
+    if code in _UNVERIFIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDED_SINCE):
         reason = f"It cannot be known yet whether the partition is part of the transaction: {code.name}."
         return Appended(ErrorCode.NOT_ENOUGH_REPLICAS, message=reason)
     return Appended(code)

@@ -7,15 +7,22 @@ request's, each partition's, and the broker's `fetch.max.bytes`. Consumers read 
 the end of the log. With `read_committed` consumers read below the last stable offset, and the response lists the
 aborted transactions in the range: their records are sent like all others, and the client skips them.
 
+Replicas: a fetch of a follower acknowledges the records before its offset, once, when it arrives. One that waits is
+answered as well when the high watermark or the log start that it does not know yet has moved. A fetch of a process that
+another one has replaced (KIP-903) is NOT_LEADER_OR_FOLLOWER. Consumers may read from followers, up to the high
+watermark that these know; the leader refers a consumer to one in its rack if `replica.selector.class` says so
+(KIP-392). A follower that has a new partition to copy while its fetch waits sends an empty one, over another
+connection, which ends the wait.
+
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (the session's topic was
 deleted and created again), OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
 KAFKA_STORAGE_ERROR; for the session: see `fetch_sessions`. A partition that does not exist does not end the wait.
 
 Versions: v4 is the first with v2 batches. v5 log start offset (up to v5 a failed disk is NOT_LEADER_OR_FOLLOWER). v7
 sessions. v9 current leader epoch. v10 may carry zstd; before, a topic with compression.type=zstd is rejected with
-UNSUPPORTED_COMPRESSION_TYPE. v11 rack and preferred replica (always -1). v12 flexible, last fetched epoch and the
-diverging epoch in response to it. v13 names topics by id. v15 moves the replica id. v16 the current leader if this
-broker is not the leader. v17 and v18 concern replicas.
+UNSUPPORTED_COMPRESSION_TYPE. v11 rack and preferred replica, reads from followers. v12 flexible, last fetched epoch
+and the diverging epoch in response to it. v13 names topics by id. v15 moves the replica id. v16 the current leader if
+this broker is not the leader. v17 replica's directory. v18 the high watermark that a replica knows.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
@@ -27,12 +34,13 @@ from rookery.base.bounds import FETCH_PARTITIONS_PER_SLICE, REQUEST_BYTES_ON_LOO
 from rookery.base.errors import ErrorCode
 from rookery.base.files import FileSlice
 from rookery.base.types import Buffer, NodeId, TopicPartition
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext, RequestContext
 from rookery.broker.delayed_response import delay_response
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
 from rookery.broker.large_requests import in_worker
 from rookery.net.connection import HandlerResult, Held
 from rookery.net.send import Reply
+from rookery.protocol.api import ApiKey
 from rookery.protocol.fetch import (
     FetchPartitionResult,
     FetchRequest,
@@ -40,10 +48,13 @@ from rookery.protocol.fetch import (
     decode_fetch,
     encode_fetch_response,
 )
+from rookery.protocol.messages import FetchRequest as QuorumFetchRequest
+from rookery.protocol.messages import FetchResponse
 from rookery.replication.replica import Fetched, Replica
 
 _STORAGE_ERROR_SINCE = 6
 _ZSTD_SINCE = 10
+_FOLLOWER_READS_SINCE = 11
 _TOPIC_IDS_SINCE = 13
 _CURRENT_LEADER_SINCE = 16
 _READ_COMMITTED = 1
@@ -55,6 +66,11 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Handler
     if len(frame) > REQUEST_BYTES_ON_LOOP:
         return Held(_answer_large(context, context.services.large_requests.admit(frame), position))
     return _answer(context, decode_fetch(context.api_version, frame, position))
+
+
+async def handle_on_controller(context: ClusterContext, request: QuorumFetchRequest) -> FetchResponse:
+    """Respond to a replica of the metadata log; `quorum.core` decides."""
+    return await context.services.quorum.receive(ApiKey.FETCH, request)
 
 
 async def _answer_large(context: RequestContext, frame: bytes, position: int) -> Reply | None:
@@ -75,6 +91,9 @@ def _answer(context: RequestContext, request: FetchRequest) -> HandlerResult:
         uses_topic_ids=context.api_version >= _TOPIC_IDS_SINCE,
         now_ms=context.services.clock.now_ms(),
     )
+    if request.replica_id >= 0 and not session.partitions:
+        # An empty fetch of a follower: it has new partitions, and its long poll does not name them yet.
+        context.services.pending.wake(_follower_key(request.replica_id))
     if session.error_code is not _OK:
         return context.reply(encode_fetch_response(context.api_version, (), error_code=session.error_code))
     fetch = _Fetch(context, request, session)
@@ -85,7 +104,7 @@ def _answer(context: RequestContext, request: FetchRequest) -> HandlerResult:
         return fetch.answer()
     return delay_response(
         context.services.pending,
-        fetch.sizes,
+        fetch.wake_keys,
         timeout_ms=request.max_wait_ms,
         is_ready=fetch.is_ready,
         finish=fetch.finish,
@@ -102,6 +121,7 @@ def _wanted(request: FetchRequest) -> list[tuple[PartitionKey, Wanted]]:
                 partition.current_leader_epoch,
                 partition.last_fetched_epoch,
                 partition.log_start_offset,
+                partition.high_watermark,
             ),
         )
         for topic in request.topics
@@ -123,18 +143,38 @@ def _topic_key(name: str | None, topic_id: UUID | None) -> str | UUID:
     return key
 
 
+def _follower_key(node_id: NodeId) -> TopicPartition:
+    """Return the key under which the fetches of a follower wait, next to their partitions: no topic has this name."""
+    return TopicPartition("", node_id)
+
+
 class _Fetch:
     """The reads of one request: one when it arrives, and another one after it has waited."""
 
-    __slots__ = ("_context", "_must_answer", "_request", "_results", "_session", "_wanted", "sizes")
+    __slots__ = (
+        "_context",
+        "_is_repeated",
+        "_must_answer",
+        "_needs_leader",
+        "_request",
+        "_results",
+        "_session",
+        "_wanted",
+        "sizes",
+    )
 
     def __init__(self, context: RequestContext, request: FetchRequest, session: FetchContext) -> None:
         self._context = context
         self._request = request
         self._session = session
         self._results: list[tuple[SessionPartition, Fetched]] = []
-        # Whether a partition has failed, or its reader must truncate: the response is not delayed then.
+        # Whether a partition has failed, its reader must truncate, or a follower does not know the high watermark: the
+        # response is not delayed then.
         self._must_answer = False
+        # Whether the partitions have been read once. If the position of a follower that waits counted again, one that
+        # has stopped would look alive.
+        self._is_repeated = False
+        self._needs_leader = request.replica_id >= 0 or context.api_version < _FOLLOWER_READS_SINCE
         # The readable bytes of each partition that can end the wait, and the parameters of its read.
         self.sizes: dict[TopicPartition, int] = {}
         self._wanted: dict[TopicPartition, Wanted] = {}
@@ -168,11 +208,12 @@ class _Fetch:
         if not self.can_answer:
             await delay_response(
                 self._context.services.pending,
-                self.sizes,
+                self.wake_keys,
                 timeout_ms=self._request.max_wait_ms,
                 is_ready=self.is_ready,
                 finish=lambda: None,
             )
+            self._is_repeated = True
             await self._read_in_slices()
         encode = self._prepare_response()
         return self._context.reply(await in_worker(encode))
@@ -189,17 +230,27 @@ class _Fetch:
     def _has_enough(self) -> bool:
         return self._must_answer or sum(self.sizes.values()) >= min(self._request.min_bytes, self._max_bytes)
 
+    @property
+    def wake_keys(self) -> Sequence[TopicPartition]:
+        """The partitions whose change may end the wait, and for a follower its own key."""
+        replica_id = self._request.replica_id
+        return [*self.sizes, _follower_key(replica_id)] if replica_id >= 0 else list(self.sizes)
+
     def is_ready(self, changed: Set[TopicPartition]) -> bool:
         """Read the partitions that changed; return whether the response has enough bytes now, or an error."""
+        if self._request.replica_id >= 0 and _follower_key(self._request.replica_id) in changed:
+            return True
         for partition in self.sizes.keys() & changed:
             wanted = self._wanted[partition]
             replica = self._context.services.replicas.find(partition)
             if isinstance(replica, ErrorCode):
                 return True
+            self._is_repeated = True
             self._update_size(partition, wanted, self._read_replica(replica, wanted, wanted.max_bytes, True))
         return self._has_enough
 
     def finish(self) -> Reply:
+        self._is_repeated = True
         self.read()
         return self.answer()
 
@@ -210,17 +261,23 @@ class _Fetch:
             assert not isinstance(topic, str)
             partition.topic = replicas.topic_name(topic)
             if partition.topic is None:
-                return Fetched(ErrorCode.UNKNOWN_TOPIC_ID)
+                return self._missing(ErrorCode.UNKNOWN_TOPIC_ID)
         topic_partition = TopicPartition(partition.topic, index)
         # Not in `sizes`: a client that fetches a missing partition with others would get a response without a wait each
         # time, and poll in a busy loop.
         if not replicas.exists(topic_partition):
-            return Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return self._missing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         fetched = self._read_found(
             replicas.find(topic_partition), partition, min(partition.wanted.max_bytes, remaining), at_least_one
         )
         self._update_size(topic_partition, partition.wanted, fetched)
         return fetched
+
+    def _missing(self, code: ErrorCode) -> Fetched:
+        if self._request.replica_id >= 0:
+            # A follower has newer metadata than this broker. It tries again soon, and does not wait for others.
+            self._must_answer = True
+        return Fetched(code)
 
     def _read_found(
         self, replica: Replica | ErrorCode, partition: SessionPartition, max_bytes: int, at_least_one: bool
@@ -231,6 +288,13 @@ class _Fetch:
             return Fetched(ErrorCode.INCONSISTENT_TOPIC_ID)
         if self._context.api_version < _ZSTD_SINCE and replica.log.config.compression_type == "zstd":
             return Fetched(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if self._request.rack_id and not self._needs_leader:
+            wanted = partition.wanted
+            preferred = self._context.services.replicas.find_reader(
+                replica, self._request.rack_id, wanted.fetch_offset, wanted.current_leader_epoch
+            )
+            if preferred is not None:
+                return preferred
         return self._read_replica(replica, partition.wanted, max_bytes, at_least_one)
 
     def _read_replica(self, replica: Replica, wanted: Wanted, max_bytes: int, at_least_one: bool) -> Fetched:
@@ -240,14 +304,23 @@ class _Fetch:
             current_leader_epoch=wanted.current_leader_epoch,
             last_fetched_epoch=wanted.last_fetched_epoch,
             node_id=self._request.replica_id,
+            broker_epoch=self._request.replica_epoch,
+            start_offset=wanted.log_start_offset,
             read_committed=self._request.isolation_level == _READ_COMMITTED,
             at_least_one=at_least_one,
+            needs_leader=self._needs_leader,
+            is_repeated=self._is_repeated,
         )
 
     def _update_size(self, partition: TopicPartition, wanted: Wanted, fetched: Fetched) -> None:
         self._wanted[partition] = wanted
         self.sizes[partition] = fetched.size_bytes
-        if fetched.error_code is not _OK or fetched.diverging_epoch is not None:
+        if (
+            fetched.error_code is not _OK
+            or fetched.diverging_epoch is not None
+            or fetched.preferred_read_replica >= 0
+            or (self._request.replica_id >= 0 and wanted.is_behind(fetched))
+        ):
             self._must_answer = True
 
     def answer(self) -> Reply:
@@ -289,6 +362,7 @@ class _Fetch:
                 fetched.last_stable_offset,
                 fetched.log_start_offset,
                 fetched.aborted_transactions,
+                fetched.preferred_read_replica,
                 records=fetched.slices,
                 diverging_epoch=fetched.diverging_epoch,
             )

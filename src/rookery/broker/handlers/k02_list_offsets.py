@@ -24,8 +24,8 @@ from rookery.protocol.messages import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from rookery.replication import replica as places
-from rookery.replication.replica import OffsetFound
+from rookery.replication import offset_search as places
+from rookery.replication.offset_search import OffsetFound
 
 # Not a field of the protocol: the partitions that `note_repeated` has found, for all pieces of a split request.
 _REPEATED = "repeated"

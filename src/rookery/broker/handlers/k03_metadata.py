@@ -3,7 +3,9 @@
 A topic that does not exist is created if the client and `auto.create.topics.enable` allow it. It is in the same
 response, because the controller returns when the topic is served. If it is not created, it is
 UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if its name is invalid. The controller id is that of a live
-broker: every broker accepts requests for the controller.
+broker, the active controller if it is one: every broker forwards requests for the controller. A partition without a
+leader is LEADER_NOT_AVAILABLE. Replicas are offline if their broker is fenced or lacks the client's listener, or if
+their log directory has failed.
 
 Versions: in v0 an empty list of topics means all, from v1 on null means all and an empty list none. v1 controller id,
 rack and internal flag. v2 cluster id. v4 `allow_auto_topic_creation` (before, it was always allowed). v5 offline
@@ -23,6 +25,7 @@ from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.access import authorized_operations
 from rookery.broker.context import RequestContext
 from rookery.broker.known_answers import TopicAnswer
+from rookery.broker.offline_replicas import offline_replicas
 from rookery.broker.topic_creation import create_missing_topics
 from rookery.metadata.image import PartitionImage, TopicImage
 from rookery.metadata.internal_topics import INTERNAL_TOPICS
@@ -71,7 +74,8 @@ def _answer_known(context: RequestContext, request: MetadataRequest, names: Sequ
         request.get("include_topic_authorized_operations"),
         request.get("include_cluster_authorized_operations"),
     )
-    kind = (context.api_version, context.listener, options, None if names is None else tuple(names))
+    leader = context.services.quorum.leader_id
+    kind = (context.api_version, context.listener, leader, options, None if names is None else tuple(names))
     found = known.find(image, kind)
     if found is None:
         described = _Answer(context, request).by_name(image.topics if names is None else names)
@@ -135,7 +139,7 @@ class _Answer:
                 for broker in self._brokers
             ],
             cluster_id=services.cluster_id,
-            controller_id=services.node_id if services.node_id in self._live else min(self._live, default=-1),
+            controller_id=services.controller_id(self._live),
             topics=topics,
             cluster_authorized_operations=authorized_operations(AclResourceType.CLUSTER, requested=wants_operations),
             error_code=ErrorCode.NONE,
@@ -194,7 +198,7 @@ class _Answer:
             leader_epoch=partition.leader_epoch,
             replica_nodes=replicas,
             isr_nodes=isr,
-            offline_replicas=[node for node in partition.replicas if node not in live],
+            offline_replicas=offline_replicas(self._context.services.image, partition, live),
         )
 
     def _leader_error(self, leader: NodeId) -> ErrorCode:

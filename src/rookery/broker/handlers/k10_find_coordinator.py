@@ -1,7 +1,9 @@
 """FindCoordinator (10): which broker coordinates a group, or the transactions of a transactional id.
 
 The first request of each kind creates the topic in which its coordinators store their state, `__consumer_offsets` or
-`__transaction_state`; the response is sent when the topic is served. Other kinds of keys are INVALID_REQUEST.
+`__transaction_state`; the response is sent when the topic is served. COORDINATOR_NOT_AVAILABLE if that fails, or if the
+coordinator's partition has no leader, or one without an address on the listener of the request. Other kinds of keys are
+INVALID_REQUEST.
 
 Versions: v1 key types (a v0 key is a group's), throttle time and an error message, which is "NONE" on success. v3
 flexible. v4 several keys in one request; the message is empty on success. v5 may return TRANSACTION_ABORTABLE, which
@@ -37,17 +39,18 @@ def handle(
 async def _create_and_respond(
     context: RequestContext, request: FindCoordinatorRequest, topic: TopicName
 ) -> FindCoordinatorResponse:
-    await internal_topics.create(context.services, topic)
-    return _respond(context, request, topic)
+    reason = await internal_topics.create(context.services, topic)
+    return _respond(context, request, topic, reason)
 
 
 def _respond(
-    context: RequestContext, request: FindCoordinatorRequest, topic: TopicName | None
+    context: RequestContext, request: FindCoordinatorRequest, topic: TopicName | None, reason: str | None = None
 ) -> FindCoordinatorResponse:
+    """Return the coordinators, or the errors of those that are missing; `reason` says why the topic is missing."""
     if context.api_version >= KEYS_SINCE:
-        coordinators = [_find(context, topic, key) for key in request.get("coordinator_keys", ())]
+        coordinators = [_find(context, topic, key, reason) for key in request.get("coordinator_keys", ())]
         return FindCoordinatorResponse(coordinators=coordinators)
-    found = _find(context, topic, request.get("key", ""))
+    found = _find(context, topic, request.get("key", ""), reason)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=ErrorCode.NONE.name if found.error_code == ErrorCode.NONE else found.error_message,
@@ -57,7 +60,7 @@ def _respond(
     )
 
 
-def _find(context: RequestContext, topic: TopicName | None, key: str) -> Coordinator:
+def _find(context: RequestContext, topic: TopicName | None, key: str, reason: str | None) -> Coordinator:
     if topic is None:
         return _missing(key, ErrorCode.INVALID_REQUEST, "Coordinators of this key type are not known.")
     services = context.services
@@ -65,7 +68,7 @@ def _find(context: RequestContext, topic: TopicName | None, key: str) -> Coordin
     leader = -1 if index is None else services.current_leader(TopicPartition(topic, index))[0]
     endpoints = services.endpoints([leader], context.listener)
     if not endpoints:
-        return _missing(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        return _missing(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
     node = endpoints[0]
     return Coordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=""

@@ -9,7 +9,7 @@ response has counts and configs. v6 quotas (none here). v7 the topic's id.
 
 from rookery.base.config import ConfigEntry
 from rookery.base.errors import ErrorCode
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext
 from rookery.broker.deadlines import within
 from rookery.metadata.requests import CreatedTopic, NewTopic, Outcome
 from rookery.protocol.message import freeze
@@ -24,7 +24,7 @@ from rookery.protocol.messages import (
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(context: ClusterContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     topics = [_new_topic(topic) for topic in request.topics]
     submitted = context.services.controller.create_topics(topics, validate_only=request.validate_only)
     created = await within(request.timeout_ms, submitted)

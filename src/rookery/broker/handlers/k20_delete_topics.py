@@ -9,7 +9,7 @@ INVALID_REQUEST. v4 flexible. v5 error messages. v6 names or ids (UNKNOWN_TOPIC_
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID, TopicId, TopicName
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext
 from rookery.broker.deadlines import within
 from rookery.metadata.requests import DeletedTopic, Outcome
 from rookery.protocol.messages import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -18,7 +18,7 @@ _DELETION_DISABLED_SINCE = 3
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(context: ClusterContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     topics = _topics(request)
     deleted = await within(request.timeout_ms, context.services.controller.delete_topics(topics))
     if deleted is None:

@@ -11,7 +11,7 @@ TRANSACTION_ABORTABLE. v2 may return PRODUCER_FENCED, INVALID_PRODUCER_EPOCH bef
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -103,8 +103,7 @@ def _carry_out(context: RequestContext, item: _TransactionItem) -> ResponseFutur
     transactions = context.services.transactions
     if item.verify_only:
         return transactions.verify_partitions(item.add)
-    # An addition has one code for all partitions; a verification may have that, too.
-    return cast(ResponseFuture[VerifiedPartitions], transactions.add_partitions(item.add))
+    return transactions.add_partitions(item.add)
 
 
 def _refused(context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]) -> Mapping[TopicPartition, ErrorCode]:

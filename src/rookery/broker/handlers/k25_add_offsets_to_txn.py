@@ -15,7 +15,7 @@ from rookery.broker import internal_topics
 from rookery.broker.answers import code_known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.runtime import ResponseFuture
-from rookery.coordinators.txn.results import AddRequest
+from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
 from rookery.metadata.internal_topics import OFFSETS_TOPIC
 from rookery.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -41,7 +41,7 @@ async def _create_and_add(context: RequestContext, request: AddOffsetsToTxnReque
 
 def _add(
     context: RequestContext, request: AddOffsetsToTxnRequest, partition: TopicPartition
-) -> ResponseFuture[ErrorCode]:
+) -> ResponseFuture[VerifiedPartitions]:
     return context.services.transactions.add_partitions(
         AddRequest(
             transactional_id=request.transactional_id,
@@ -52,5 +52,6 @@ def _add(
     )
 
 
-def _respond(version: int, code: ErrorCode) -> AddOffsetsToTxnResponse:
+def _respond(version: int, code: VerifiedPartitions | ErrorCode) -> AddOffsetsToTxnResponse:
+    assert isinstance(code, ErrorCode), "an addition has one code for all partitions"
     return AddOffsetsToTxnResponse(error_code=code_known_to(version, code, fenced_since=_FENCED_SINCE))

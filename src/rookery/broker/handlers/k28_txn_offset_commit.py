@@ -6,7 +6,8 @@ not), unless `transaction.partition.verification.enable` is off; from v5 on it i
 do not exist are UNKNOWN_TOPIC_OR_PARTITION, and metadata above `offset.metadata.max.bytes` is
 OFFSET_METADATA_TOO_LARGE; both are errors of single partitions. An empty group id is INVALID_GROUP_ID. A producer that
 was fenced is INVALID_PRODUCER_EPOCH. If the transaction ends during the verification, the offsets are
-INVALID_TXN_STATE.
+INVALID_TXN_STATE. If the transaction's coordinator, which may be on another broker, cannot be asked, the offsets are
+COORDINATOR_LOAD_IN_PROGRESS: the producer retries, without a look-up of the group's coordinator, which has not moved.
 
 Versions: v2 leader epochs, and COORDINATOR_LOAD_IN_PROGRESS, which is COORDINATOR_NOT_AVAILABLE before. v3 flexible;
 member id, generation and instance id, with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (also for a stale member epoch) and
@@ -15,11 +16,11 @@ FENCED_INSTANCE_ID. v4 TRANSACTION_ABORTABLE, which is INVALID_TXN_STATE before.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, TopicPartition
-from rookery.broker.answers import respond
+from rookery.broker.answers import CONNECTION_ERRORS, COORDINATOR_ERRORS, respond
 from rookery.broker.context import RequestContext
 from rookery.broker.partition_codes import codes_by_topic
 from rookery.coordinators.group.offsets.commit import CommittedPartition, OffsetToCommit
@@ -33,13 +34,12 @@ from rookery.protocol.messages import (
     TxnOffsetCommitResponseTopic,
 )
 
-# The transaction coordinator's result for partitions, or for the whole request.
-VerificationResult: TypeAlias = VerifiedPartitions | ErrorCode
-VerificationFuture: TypeAlias = asyncio.Future[VerificationResult] | asyncio.Future[ErrorCode]
-
 _LOADING_SINCE = 2
 _ABORTABLE_SINCE = 4
 _ADDED_SINCE = 5
+
+# The transaction coordinator was not reached, or it has not yet the image with the group's partition.
+_UNVERIFIED = COORDINATOR_ERRORS | CONNECTION_ERRORS | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 class _Commit(NamedTuple):
@@ -74,7 +74,7 @@ def handle(
     return respond(_write(commit), lambda result: _respond(commit, result))
 
 
-async def _commit_later(commit: _Commit, verification: VerificationFuture) -> TxnOffsetCommitResponse:
+async def _commit_later(commit: _Commit, verification: ResponseFuture[VerifiedPartitions]) -> TxnOffsetCommitResponse:
     error_code = _verification_error(await verification)
     return _respond(commit, await _write(commit) if error_code is ErrorCode.NONE else error_code)
 
@@ -95,7 +95,7 @@ def _offsets(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[
     )
 
 
-def _verify_transaction(commit: _Commit) -> VerificationFuture | ErrorCode:
+def _verify_transaction(commit: _Commit) -> ResponseFuture[VerifiedPartitions] | ErrorCode:
     """Verify that the group's partition is part of the transaction, or add it; NONE if verification is disabled."""
     context, request = commit.context, commit.request
     services = context.services
@@ -108,15 +108,16 @@ def _verify_transaction(commit: _Commit) -> VerificationFuture | ErrorCode:
         partitions=frozenset({partition}),
     )
     if context.api_version >= _ADDED_SINCE:
-        return services.transactions.add_partitions(wanted)
+        return services.partition_transactions.add_partitions(wanted)
     if not services.config().boolean("transaction.partition.verification.enable"):
         return ErrorCode.NONE
-    return services.transactions.verify_partitions(wanted)
+    return services.partition_transactions.verify_partitions(wanted)
 
 
-def _verification_error(result: VerificationResult) -> ErrorCode:
+def _verification_error(result: VerifiedPartitions | ErrorCode) -> ErrorCode:
     codes = [result] if isinstance(result, ErrorCode) else [code for _, code in result]
-    return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
+    found = next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found in _UNVERIFIED else found
 
 
 def _write(commit: _Commit) -> ResponseFuture[tuple[CommittedPartition, ...]]:

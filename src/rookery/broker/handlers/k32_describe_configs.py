@@ -13,7 +13,7 @@ from rookery.base.codes import ResourceType
 from rookery.base.config import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext
 from rookery.metadata.requests import OK, Outcome
 from rookery.protocol.messages import (
     DescribeConfigsRequest,
@@ -25,7 +25,7 @@ from rookery.protocol.messages import (
 )
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(context: ClusterContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     remove_repeated(request)
     return DescribeConfigsResponse(results=[_describe(context, request, each) for each in request.resources])
 
@@ -43,7 +43,7 @@ def _identity(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, .
 
 
 def _describe(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: ClusterContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     outcome, entries = _find(context, resource)
     keys = resource.configuration_keys
@@ -56,7 +56,7 @@ def _describe(
     )
 
 
-def _find(context: RequestContext, resource: DescribeConfigsResource) -> tuple[Outcome, list[ConfigEntry]]:
+def _find(context: ClusterContext, resource: DescribeConfigsResource) -> tuple[Outcome, list[ConfigEntry]]:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         return _find_topic(context, name)
@@ -68,7 +68,7 @@ def _find(context: RequestContext, resource: DescribeConfigsResource) -> tuple[O
     return Outcome(ErrorCode.INVALID_REQUEST, message), []
 
 
-def _find_topic(context: RequestContext, name: str) -> tuple[Outcome, list[ConfigEntry]]:
+def _find_topic(context: ClusterContext, name: str) -> tuple[Outcome, list[ConfigEntry]]:
     problem = name_problem(name)
     if problem is not None:
         return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem), []
@@ -78,7 +78,7 @@ def _find_topic(context: RequestContext, name: str) -> tuple[Outcome, list[Confi
     return OK, describe_topic(image.topic_config(name), context.services.config())
 
 
-def _find_broker(context: RequestContext, name: str) -> tuple[Outcome, list[ConfigEntry]]:
+def _find_broker(context: ClusterContext, name: str) -> tuple[Outcome, list[ConfigEntry]]:
     services = context.services
     if not name:
         return OK, describe_broker_defaults(services.image.broker_default_config())

@@ -5,7 +5,7 @@ The older API: a config that is not given gets its default. A resource changes a
 Versions: v0 and v1 are the same, v2 flexible.
 """
 
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext
 from rookery.metadata.image import ConfigResource
 from rookery.metadata.requests import AlteredResource, ConfigChange, ResourceChange
 from rookery.protocol.messages import (
@@ -15,7 +15,7 @@ from rookery.protocol.messages import (
 )
 
 
-async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(context: ClusterContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     changes = [
         ResourceChange(
             ConfigResource(resource.resource_type, resource.resource_name),

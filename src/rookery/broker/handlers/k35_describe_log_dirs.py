@@ -59,7 +59,7 @@ def _describe(
         topics=topics,
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
-        is_cordoned=False,
+        is_cordoned=directory.is_cordoned,
     )
 
 

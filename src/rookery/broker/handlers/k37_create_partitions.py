@@ -7,7 +7,7 @@ Versions: v0 and v1 are the same, v2 flexible, v3 quotas (none here).
 """
 
 from rookery.base.errors import ErrorCode
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext
 from rookery.broker.deadlines import within
 from rookery.metadata.requests import ChangedTopic, MorePartitions, Outcome
 from rookery.protocol.messages import (
@@ -20,7 +20,7 @@ from rookery.protocol.messages import (
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def handle(context: ClusterContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     topics = [MorePartitions(topic.name, topic.count, _assignments(topic)) for topic in request.topics]
     submitted = context.services.controller.create_partitions(topics, validate_only=request.validate_only)
     changed = await within(request.timeout_ms, submitted)

@@ -6,7 +6,7 @@ changes as a whole or not at all.
 Versions: v0, v1 flexible.
 """
 
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext
 from rookery.metadata.image import ConfigResource
 from rookery.metadata.requests import AlteredResource, ConfigChange, ResourceChange
 from rookery.protocol.messages import (
@@ -16,7 +16,7 @@ from rookery.protocol.messages import (
 )
 
 
-async def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def handle(context: ClusterContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     changes = [
         ResourceChange(
             ConfigResource(resource.resource_type, resource.resource_name),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rookery.base.codes import UpgradeType
 from rookery.base.errors import ErrorCode
-from rookery.broker.context import RequestContext
+from rookery.broker.context import ClusterContext
 from rookery.broker.deadlines import within
 from rookery.metadata.requests import FeatureUpdate, Outcome
 from rookery.protocol.messages import (
@@ -26,7 +26,7 @@ _UPGRADE_TYPE_SINCE = 1
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def handle(context: ClusterContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = [_update(row, context.api_version) for row in request.feature_updates]
     submitted = context.services.controller.update_features(updates, validate_only=request.get("validate_only", False))
     outcome = await within(request.timeout_ms, submitted) or _TIMED_OUT

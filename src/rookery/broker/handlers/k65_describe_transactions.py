@@ -16,8 +16,8 @@ from rookery.coordinators.txn.results import DescribedTransaction
 from rookery.protocol.messages import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    DescribeTransactionsResponseTopicData,
     DescribeTransactionsResponseTransactionState,
-    TopicData,
 )
 
 
@@ -48,7 +48,8 @@ def _state(
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[
-            TopicData(topic=topic, partitions=indexes) for topic, indexes in indexes_by_topic(found.partitions).items()
+            DescribeTransactionsResponseTopicData(topic=topic, partitions=indexes)
+            for topic, indexes in indexes_by_topic(found.partitions).items()
         ],
     )
 

@@ -16,7 +16,8 @@ from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.access import authorized_operations
 from rookery.broker.context import RequestContext
-from rookery.metadata.image import PartitionImage
+from rookery.broker.offline_replicas import offline_replicas
+from rookery.metadata.image import ClusterImage, PartitionImage
 from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.messages import (
     DescribeTopicPartitionsRequest,
@@ -58,7 +59,9 @@ def _page(
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), start + remaining)
         partitions = [
-            _partition(topic.partitions[index], live) for index in range(start, end) if index in topic.partitions
+            _partition(context.services.image, topic.partitions[index], live)
+            for index in range(start, end)
+            if index in topic.partitions
         ]
         topics.append(_topic(ErrorCode.NONE, name, topic.topic_id, partitions))
         if end < len(topic.partitions):
@@ -96,7 +99,9 @@ def _topic(
     )
 
 
-def _partition(partition: PartitionImage, live: set[NodeId]) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    image: ClusterImage, partition: PartitionImage, live: set[NodeId]
+) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,
@@ -104,7 +109,7 @@ def _partition(partition: PartitionImage, live: set[NodeId]) -> DescribeTopicPar
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[node for node in partition.replicas if node not in live],
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(image, partition, live),
     )

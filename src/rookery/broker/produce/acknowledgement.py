@@ -82,6 +82,6 @@ class Acknowledgements:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not replica.is_acknowledged(waiting.end_offset, self._acks):
             return None
-        if self._acks == ACKS_ALL and not replica.has_enough_replicas:
+        if self._acks == ACKS_ALL and not replica.had_enough_replicas:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return _OK
