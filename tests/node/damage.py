@@ -140,13 +140,13 @@ def _image(node: Node) -> ClusterImage:
 
 
 def _read_everything(node: Node) -> tuple[Records, list[str]]:
-    assert node._replicas is not None
+    assert node._broker is not None
     records: Records = {}
     reported: list[str] = []
     for topic in _image(node).topics.values():
         for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
-            replica = node._replicas.find(partition)
+            replica = node._broker.replicas.find(partition)
             if isinstance(replica, ErrorCode):
                 reported.append(f"{partition}: {replica.name}")
                 continue

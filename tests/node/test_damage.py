@@ -65,8 +65,8 @@ def build(path: Path, *, clean: bool) -> Sample:
             await produce_apart(cluster, "orders", b"last")
             # As the periodic job does every few seconds: consumers could read up to the high watermark, which may be
             # after the recovery point.
-            assert node._replicas is not None
-            await node._replicas.checkpoint_high_watermarks()
+            assert node._broker is not None
+            await node._broker.replicas.checkpoint_high_watermarks()
         await node.stop(clean=clean)
 
     with quiet_logs():

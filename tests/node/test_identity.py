@@ -11,8 +11,12 @@ from rookery.node.identity import Identity, establish_identity, lock_directories
 from tests.faults.files import CrashFiles, Survival
 
 
-def establish(*directories: Path, node_id: int = 1, cluster_id: str | None = None) -> Identity:
-    return establish_identity(OsFiles(), directories, node_id=node_id, cluster_id=cluster_id, new_uuid=uuid4)
+def establish(
+    *directories: Path, node_id: int = 1, cluster_id: str | None = None, required: Path | None = None
+) -> Identity:
+    return establish_identity(
+        OsFiles(), directories, node_id=node_id, cluster_id=cluster_id, new_uuid=uuid4, required=required
+    )
 
 
 def test_new_directories_are_stamped_and_recognised(tmp_path: Path) -> None:
@@ -57,6 +61,32 @@ def test_directories_of_two_clusters_are_rejected(tmp_path: Path) -> None:
     establish(second, cluster_id="two")
     with pytest.raises(StartupError, match=r"different clusters \(one, two\)"):
         establish(first, second)
+
+
+def test_a_member_of_a_cluster_does_not_format_itself(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"is not formatted.*rookery format --cluster-id ID --config FILE"):
+        establish(tmp_path, required=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    establish(tmp_path, cluster_id="one")
+    assert establish(tmp_path, required=tmp_path).cluster_id == "one"
+
+
+def test_a_member_with_a_new_disk_for_its_metadata_log_is_rejected(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    establish(second, cluster_id="one", node_id=3)
+    with pytest.raises(StartupError, match=r"a has the metadata log and is not formatted.*rookery quorum remove 3"):
+        establish(first, second, node_id=3, required=first)
+    assert list(first.iterdir()) == []
+
+
+def test_a_member_formats_a_new_disk_for_partitions(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    establish(first, cluster_id="one")
+    assert set(establish(first, second, required=first).directory_ids) == {first, second}
 
 
 @pytest.mark.parametrize(

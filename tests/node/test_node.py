@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 
 import pytest
 
@@ -33,7 +33,8 @@ from rookery.node.settings import Settings
 
 def make_node(data_dir: Path, *settings: str, files: OsFiles | None = None) -> Node:
     loaded = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *settings])
-    return Node(loaded, files=files or OsFiles(), clock=SystemClock(), random=Random(1))
+    # Each start has other random numbers, as each process does: its incarnation id tells it from the one before.
+    return Node(loaded, files=files or OsFiles(), clock=SystemClock(), random=SystemRandom())
 
 
 @asynccontextmanager

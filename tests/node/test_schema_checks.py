@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
+from random import SystemRandom
 from typing import Any
 
 import msgspec
@@ -47,7 +47,7 @@ def _long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 async def running(data_dir: Path, *settings: str) -> AsyncIterator[str]:
     """Run a node and yield its address."""
     loaded = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *settings])
-    node = Node(loaded, files=OsFiles(), clock=SystemClock(), random=Random(1))
+    node = Node(loaded, files=OsFiles(), clock=SystemClock(), random=SystemRandom())
     await node.start()
     try:
         yield node.address

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from random import Random
+from random import SystemRandom
 
 import httpx
 import pytest
@@ -27,7 +27,7 @@ from tests.support.broker import free_port
 
 def make_node(data_dir: Path, *assignments: str) -> Node:
     settings = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *assignments])
-    return Node(settings, files=OsFiles(), clock=SystemClock(), random=Random(1))
+    return Node(settings, files=OsFiles(), clock=SystemClock(), random=SystemRandom())
 
 
 async def run_once(data_dir: Path) -> None:
@@ -201,14 +201,14 @@ def test_without_the_key_no_module_of_the_registry_is_imported(tmp_path: Path) -
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from random import Random
+from random import SystemRandom
 from rookery.base.clock import SystemClock
 from rookery.base.files import OsFiles
 from rookery.node.node import Node
 from rookery.node.settings import Settings
 async def run():
     settings = Settings.load(None, ["log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"])
-    node = Node(settings, files=OsFiles(), clock=SystemClock(), random=Random(1))
+    node = Node(settings, files=OsFiles(), clock=SystemClock(), random=SystemRandom())
     await node.start()
     await node.stop()
 asyncio.run(run())

@@ -1,8 +1,14 @@
-"""The limits of a listener, from the configuration."""
+"""The listeners of a node, and their limits from the configuration."""
+
+import socket
+from collections.abc import Sequence
 
 from rookery.base.config import BrokerLayers
 from rookery.base.config_broker import parse_connection_limits
-from rookery.net.listener import ListenerSettings
+from rookery.net.connection import Handler
+from rookery.net.listener import Listener, ListenerSettings
+from rookery.node.environment import Environment
+from rookery.node.settings import ListenerAddress, Settings
 
 # The socket, and the duplicate of it that `sendfile` uses.
 _DESCRIPTORS_PER_CONNECTION = 2
@@ -37,3 +43,61 @@ def affordable_connections(descriptor_limit: int, listener_count: int) -> int:
     counts as failed.
     """
     return descriptor_limit // (2 * _DESCRIPTORS_PER_CONNECTION * listener_count)
+
+
+class Listeners:
+    """The listeners of one role of a node: bound first, started when the role can serve."""
+
+    def __init__(self, settings: Settings, addresses: Sequence[ListenerAddress], environment: Environment) -> None:
+        self._settings = settings
+        self._addresses = addresses
+        self._environment = environment
+        self._bound: list[tuple[ListenerAddress, Listener]] = []
+
+    async def bind(self, layers: BrokerLayers, handle: Handler) -> None:
+        """Bind the ports. Connections are accepted only after `start`."""
+        for address in self._addresses:
+            limits = self._limits(address, layers)
+            listener = Listener(address.host, address.port, handle, settings=limits, network=self._environment.network)
+            self._bound.append((address, listener))
+            await listener.bind()
+
+    async def start(self) -> None:
+        for _, listener in self._bound:
+            await listener.start()
+
+    def configure(self, layers: BrokerLayers) -> None:
+        for address, listener in self._bound:
+            listener.configure(self._limits(address, layers))
+
+    async def close(self) -> None:
+        for _, listener in self._bound:
+            await listener.close()
+
+    @property
+    def address(self) -> str:
+        """The advertised address of the first listener."""
+        advertised = self.advertised()[0]
+        host = f"[{advertised.host}]" if ":" in advertised.host else advertised.host
+        return f"{host}:{advertised.port}"
+
+    def advertised(self) -> list[ListenerAddress]:
+        """Return the addresses of the listeners in metadata responses.
+
+        Each is the configured one, else the bound address, with this host's name if the listener is bound to all
+        interfaces.
+        """
+        return [self._advertised(*pair) for pair in self._bound]
+
+    def _advertised(self, address: ListenerAddress, listener: Listener) -> ListenerAddress:
+        advertised = self._settings.advertised.get(address.name)
+        if advertised is not None:
+            return advertised
+        host = socket.gethostname() if address.listens_everywhere else address.host
+        return ListenerAddress(address.name, host, listener.bound_port)
+
+    def _limits(self, address: ListenerAddress, layers: BrokerLayers) -> ListenerSettings:
+        descriptors = self._environment.descriptor_limit
+        count = len(self._settings.listeners) + len(self._settings.controller_listeners)
+        affordable = None if descriptors is None else affordable_connections(descriptors, count)
+        return listener_settings(address.name, layers, connections_max=affordable)

@@ -22,7 +22,8 @@ from rookery.base.files import Files
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.metadata.snapshot import snapshot_values
 from rookery.node.background import Job
-from rookery.quorum.driver import METADATA_LOG_CONFIG, QuorumDriver
+from rookery.quorum.driver import QuorumDriver
+from rookery.quorum.replica_log import METADATA_LOG_CONFIG
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory
 

@@ -1,0 +1,263 @@
+"""The parts of a node that serve clients: partitions' logs, replicas, coordinators, listeners, the schema registry.
+
+Order of the start: bind the ports, including those of the schema registry (before the steps that may take long), open
+the partitions' logs, register with the controller, copy from the leaders, serve once the controller has unfenced this
+broker, start the schema registry. The stop has the reverse order: first the controller moves the leaderships.
+"""
+
+import asyncio
+
+import structlog
+
+from rookery.base.codes import ResourceType
+from rookery.base.config import BrokerLayers
+from rookery.base.slices import Slices
+from rookery.base.types import NO_BROKER_EPOCH
+from rookery.broker.context import Services
+from rookery.broker.dispatch import Dispatcher
+from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.inspections import Inspections
+from rookery.broker.lifecycle_task import BrokerLifecycle
+from rookery.broker.schema_checks import SchemaChecks
+from rookery.metadata.features import NODE_FEATURES
+from rookery.metadata.image import ClusterImage, Delta
+from rookery.metadata.log_config import LogConfigs, broker_layers
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
+from rookery.metadata.records import BrokerEndpoint
+from rookery.metadata.requests import Registration
+from rookery.node.background import Background
+from rookery.node.connections import Connections
+from rookery.node.controller_role import ControllerRole
+from rookery.node.coordinators import Coordinators, build_coordinators
+from rookery.node.directory_failures import DirectoryFailures
+from rookery.node.environment import Environment
+from rookery.node.identity import Identity
+from rookery.node.listeners import Listeners
+from rookery.node.maintenance import LogMaintenance
+from rookery.node.schema_checks import SchemasOnDemand
+from rookery.node.schema_registry import SchemaRegistry
+from rookery.node.settings import Settings
+from rookery.quorum.driver import QuorumDriver
+from rookery.replication.flusher import Flusher
+from rookery.replication.manager import ReplicaManager
+from rookery.replication.pending import Pending
+from rookery.storage.manager import LoadSummary, LogManager
+
+logger = structlog.get_logger(__name__)
+
+_PLAINTEXT = 0
+# How long a stop waits for the controller to move this broker's leaderships.
+_SHUT_DOWN_TIMEOUT_S = 30.0
+
+
+class BrokerRole:
+    """The broker of a node. `start` serves; `stop` leaves the logs clean if the broker was registered."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        identity: Identity,
+        environment: Environment,
+        *,
+        logs: LogManager,
+        metadata: MetadataPublisher,
+        quorum: QuorumDriver,
+        controller: ControllerRole,
+        slices: Slices,
+        failures: DirectoryFailures,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._environment = environment
+        self._logs = logs
+        self._metadata = metadata
+        self._quorum = quorum
+        self._controller = controller
+        self._failures = failures
+        self._connections = Connections(settings, metadata, quorum=quorum, controller=controller)
+        self._lifecycle: BrokerLifecycle | None = None
+        self._background = Background()
+        self._flusher = Flusher(environment.executor)
+        self._schemas = SchemasOnDemand(settings.layers.static, address=lambda: self.address)
+        self._listeners = Listeners(settings, settings.listeners, environment)
+        self._registry: SchemaRegistry | None = None
+        self._has_replicas = False
+        pending = Pending(asyncio.get_running_loop())
+        self.replicas = ReplicaManager(
+            logs,
+            node_id=settings.node_id,
+            static_config=settings.layers.static,
+            pending=pending,
+            flusher=self._flusher,
+            executor=environment.executor,
+            slices=slices,
+            directory_ids=identity.directory_ids,
+        )
+        self._coordinators = build_coordinators(
+            settings.layers,
+            node_id=settings.node_id,
+            controller=self._connections.requests,
+            metadata=metadata,
+            replicas=self.replicas,
+            pending=pending,
+            clock=environment.clock,
+            new_uuid=environment.new_uuid,
+            executor=environment.executor,
+            make_peers=self._connections.make_broker_peers,
+        )
+        self._services = self._build_services(self._coordinators, pending)
+
+    @property
+    def address(self) -> str:
+        """The advertised address of the first listener."""
+        return self._listeners.address
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, `NO_BROKER_EPOCH` before it."""
+        return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    async def start(self) -> None:
+        metadata, services = self._metadata, self._services
+        layers = self._layers(metadata.image)
+        _configure_logs(self._logs, layers)
+        handle, intercept = Dispatcher(services).handle, self._environment.intercept
+        await self._listeners.bind(layers, handle if intercept is None else intercept(handle, services))
+        if self._settings.has_registry:
+            self._registry = SchemaRegistry(self._settings, self.address, new_loop=self._environment.new_loop)
+            self._registry.bind()
+        summary = await self._load_logs()
+        replicas = self.replicas
+        await replicas.start(metadata.image, metadata.removed_topics, is_from_majority=len(self._quorum.voters) > 1)
+        self._has_replicas = True
+        metadata.add(ImageListener("settings", self._configure))
+        metadata.add(ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.finish))
+        lifecycle = self._lifecycle = self._new_lifecycle(previous_broker_epoch=summary.broker_epoch)
+        self._failures.report_with(lifecycle)
+        await lifecycle.register()
+        await lifecycle.catch_up()
+        replicas.begin_replication(
+            new_peers=self._connections.new_broker_peers,
+            controller=self._connections.link,
+            broker_epoch=lambda: self.broker_epoch,
+        )
+        await lifecycle.serve()
+        # After the registration, which begins new leader epochs if the last shutdown was not clean. The coordinators
+        # load a partition again in each epoch, so that before it they would load all of them twice.
+        self._coordinators.start(metadata)
+        await self._listeners.start()
+        self._schemas.start(metadata)
+        self._background.start(*LogMaintenance(services, self._logs, executor=self._environment.executor).jobs())
+        logger.info("serving", address=self.address, cluster_id=self._identity.cluster_id, partitions=len(replicas))
+        if self._registry is not None:
+            await self._registry.start()
+
+    async def stop_serving(self, *, clean: bool) -> None:
+        """Close the listeners and everything that changes logs."""
+        if self._registry is not None:
+            await self._registry.stop(clean=clean)
+        if clean and self._lifecycle is not None and self._settings.layers.boolean("controlled.shutdown.enable"):
+            # While clients and followers are still served: the other replicas catch up, and take over.
+            await self._lifecycle.shut_down(timeout_s=_SHUT_DOWN_TIMEOUT_S)
+        await self._schemas.stop()
+        await self._listeners.close()
+        await self._coordinators.close()
+        await self._background.stop()
+        await self.replicas.close()
+        if self._lifecycle is not None:
+            await self._lifecycle.close()
+        await self._connections.close()
+        await self._flusher.wait()
+
+    async def close(self, *, clean: bool) -> None:
+        """Close the logs, after `stop_serving`."""
+        if clean and self._has_replicas:
+            await self.replicas.checkpoint_high_watermarks()
+        await asyncio.get_running_loop().run_in_executor(
+            self._environment.executor, lambda: self._logs.close(clean=clean, broker_epoch=self.broker_epoch)
+        )
+
+    def _layers(self, image: ClusterImage) -> BrokerLayers:
+        return broker_layers(image, self._settings.node_id, self._settings.layers.static)
+
+    def _configure(self, image: ClusterImage, delta: Delta) -> None:
+        """Pass changed settings to the components that do not read them on each use."""
+        if not any(resource.type == ResourceType.BROKER for resource in delta.configs):
+            return
+        layers = self._layers(image)
+        self._listeners.configure(layers)
+        _configure_logs(self._logs, layers)
+
+    async def _load_logs(self) -> LoadSummary:
+        image, logs = self._metadata.image, self._logs
+        configs = LogConfigs(self._layers(image))
+        loading = asyncio.get_running_loop().run_in_executor(
+            self._environment.executor, lambda: logs.load(lambda topic: configs.get(image.topic_config(topic)))
+        )
+        try:
+            # Not asyncio.shield: since Python 3.14 it logs a failure after a cancellation, although `gather` below
+            # retrieves it.
+            await asyncio.wait((loading,))
+            return loading.result()
+        except asyncio.CancelledError:
+            # The directories must stay locked while a thread still recovers logs in them: a second process could open
+            # the same files.
+            logs.cancel_load()
+            await asyncio.gather(loading, return_exceptions=True)
+            raise
+
+    def _build_services(self, coordinators: Coordinators, pending: Pending) -> Services:
+        settings, environment = self._settings, self._environment
+        slots = settings.layers.integer("max.incremental.fetch.session.cache.slots")
+        return Services(
+            node_id=settings.node_id,
+            cluster_id=self._identity.cluster_id,
+            clock=environment.clock,
+            metadata=self._metadata,
+            controller=self._controller.controller,
+            broker_requests=self._connections.requests,
+            quorum=self._quorum,
+            forwarding=self._connections.forwarding,
+            replicas=self.replicas,
+            pending=pending,
+            fetch_sessions=FetchSessions(slots_max=slots, random_id=lambda: environment.random.randrange(1, 1 << 31)),
+            producer_ids=coordinators.producer_ids,
+            groups=coordinators.groups,
+            markers=coordinators.markers,
+            transactions=coordinators.transactions,
+            partition_transactions=coordinators.partition_transactions,
+            static_config=settings.layers.static,
+            fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
+            inspections=Inspections(SchemaChecks(self._schemas)),
+        )
+
+    def _new_lifecycle(self, *, previous_broker_epoch: int) -> BrokerLifecycle:
+        layers, endpoints = self._settings.layers, self._listeners.advertised()
+        directory_ids = self._identity.directory_ids
+        return BrokerLifecycle(
+            self._connections.heartbeats,
+            self._metadata,
+            Registration(
+                node_id=self._settings.node_id,
+                cluster_id=self._identity.cluster_id,
+                incarnation_id=self._environment.new_uuid(),
+                endpoints=tuple(BrokerEndpoint(item.name, item.host, item.port, _PLAINTEXT) for item in endpoints),
+                features=NODE_FEATURES,
+                rack=layers.text("broker.rack"),
+                log_directories=tuple(directory_ids[path] for path in self._settings.log_directories),
+                previous_broker_epoch=previous_broker_epoch,
+            ),
+            interval_s=layers.integer("broker.heartbeat.interval.ms") / 1000,
+            session_timeout_s=layers.integer("broker.session.timeout.ms") / 1000,
+            registration_timeout_s=layers.integer("initial.broker.registration.timeout.ms") / 1000,
+            offline_directories=lambda: self.replicas.offline_directories,
+            cordoned_directories=lambda: self.replicas.cordoned_directories,
+            leaderless_s=lambda: self._quorum.leaderless_s,
+        )
+
+
+def _configure_logs(logs: LogManager, layers: BrokerLayers) -> None:
+    logs.configure(
+        worker_threads=layers.integer("num.recovery.threads.per.data.dir"),
+        producer_expiration_ms=layers.integer("producer.id.expiration.ms"),
+    )
