@@ -74,6 +74,10 @@ class FakeBroker:
         """The number of open connections."""
         return len(self._tasks)
 
+    def forget(self, api_key: ApiKey) -> None:
+        """Stop serving an API. Clients that are connected already may still send it."""
+        del self.answers[api_key], self._versions[api_key]
+
     def requests_of(self, api_key: ApiKey) -> list[Message]:
         return [request for key, _, request in self.requests if key == api_key]
 

@@ -20,19 +20,25 @@ from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
+from rookery.base.codes import EndpointType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicName, TopicPartition
 from rookery.client.backoff import Backoff
 from rookery.client.connection_pool import ConnectionPool, closed_error
 from rookery.client.errors import AuthenticationError, HandshakeError
-from rookery.client.metadata import NO_NODE, Broker, ClusterMetadata, read_metadata
+from rookery.client.metadata import NO_NODE, Broker, ClusterMetadata, read_controllers, read_metadata
 from rookery.client.settings.common import CommonSettings
 from rookery.net.address import parse_addresses
 from rookery.net.channel import Channel, ChannelObserver
 from rookery.protocol.api import ApiKey
 from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.message import Request, ResponseT
-from rookery.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from rookery.protocol.messages import (
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 Result = TypeVar("Result")
 
@@ -130,6 +136,9 @@ class Cluster:
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(topics=())
         known = self.metadata.controller_id in self.metadata.brokers
+        if not known and self.settings.bootstrap_is_controllers:
+            # Controllers do not forward requests.
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the quorum has no leader at the moment")
         return await self.call(api_key, message, node=self.metadata.controller_id if known else None)
 
     async def connection(self, node: NodeId | None = None, lane: str = "") -> Channel:
@@ -181,6 +190,8 @@ class Cluster:
 
     async def refresh(self, topics: Iterable[TopicName] | None = None, *, auto_create: bool = False) -> ClusterMetadata:
         """Request the metadata of `topics` (None: all), store it and return the merged metadata of these topics."""
+        if self.settings.bootstrap_is_controllers:
+            return await self._refresh_controllers(topics)
         # Sorted, so that the bytes of a request do not depend on the iteration order of sets.
         wanted = (
             None
@@ -201,6 +212,22 @@ class Cluster:
         self._stale_topics -= self._stale_topics if topics is None else newer.topics.keys()
         self._store(self.metadata.merged(newer, complete=topics is None))
         return replace(newer, topics={name: self.metadata.topics[name] for name in newer.topics})
+
+    async def _refresh_controllers(self, topics: Iterable[TopicName] | None) -> ClusterMetadata:
+        """Request the controllers, which take the place of brokers. Controllers do not serve Metadata (KIP-919)."""
+        if topics != ():
+            message = "controllers do not describe topics: set bootstrap.servers instead of bootstrap.controllers"
+            raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False,
+            endpoint_type=EndpointType.CONTROLLER,
+            include_fenced_brokers=False,
+        )
+        response = await self.call(ApiKey.DESCRIBE_CLUSTER, request)
+        if response.error_code != ErrorCode.NONE:
+            raise ApiError(ErrorCode(response.error_code), response.error_message or "the cluster's controllers")
+        self._store(read_controllers(response))
+        return self.metadata
 
     async def leader(self, partition: TopicPartition) -> NodeId:
         """Return the leader of a partition, from the metadata, which is refreshed if it is stale or has no leader."""

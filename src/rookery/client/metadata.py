@@ -11,7 +11,12 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from rookery.base.values import value_class
 from rookery.net.address import Address
-from rookery.protocol.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from rookery.protocol.messages import (
+    DescribeClusterResponse,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 NO_NODE: NodeId = -1
 
@@ -147,6 +152,12 @@ def read_metadata(response: MetadataResponse) -> ClusterMetadata:
         brokers=brokers,
         topics=topics,
     )
+
+
+def read_controllers(response: DescribeClusterResponse) -> ClusterMetadata:
+    """Read the controllers of a cluster as its nodes; there are no topics."""
+    nodes = {row.broker_id: Broker(row.broker_id, row.host, row.port, row.rack) for row in response.brokers}
+    return ClusterMetadata(cluster_id=response.cluster_id, controller_id=response.controller_id, brokers=nodes)
 
 
 def _read_topic(name: TopicName, topic: MetadataResponseTopic) -> Topic:

@@ -1,6 +1,6 @@
 """Administration of a cluster: `Admin`, and the values that it accepts and returns."""
 
-from rookery.base.codes import ConfigOperation, ConfigSource, ResourceType, UpgradeType
+from rookery.base.codes import ConfigOperation, ConfigSource, ElectionType, EndpointType, ResourceType, UpgradeType
 from rookery.client.admin.admin import Admin
 from rookery.client.admin.cluster import ClusterDescription, LogDirectory
 from rookery.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym, ResourceConfigs
@@ -18,7 +18,9 @@ from rookery.client.admin.groups import (
 )
 from rookery.client.admin.hanging_transactions import Scope
 from rookery.client.admin.outcomes import Outcome
+from rookery.client.admin.quorum import NO_DIRECTORY_ID, Quorum, QuorumReplica, RaftEndpoint
 from rookery.client.admin.records import EARLIEST, LATEST, MAX_TIMESTAMP, DeletedRecords, EpochEnd, OffsetResult
+from rookery.client.admin.replicas import Reassignment
 from rookery.client.admin.topics import (
     BROKER_DEFAULT,
     CreatedTopic,
@@ -53,6 +55,7 @@ __all__ = [
     "GROUP_TYPES",
     "LATEST",
     "MAX_TIMESTAMP",
+    "NO_DIRECTORY_ID",
     "ONGOING",
     "TRANSACTION_STATES",
     "AbortTarget",
@@ -68,7 +71,9 @@ __all__ = [
     "ConfigSynonym",
     "CreatedTopic",
     "DeletedRecords",
+    "ElectionType",
     "EndOutcome",
+    "EndpointType",
     "EpochEnd",
     "Feature",
     "Features",
@@ -88,6 +93,10 @@ __all__ = [
     "PartitionLag",
     "PartitionProducers",
     "PreparedTransaction",
+    "Quorum",
+    "QuorumReplica",
+    "RaftEndpoint",
+    "Reassignment",
     "RemovedMember",
     "ResourceConfigs",
     "ResourceType",

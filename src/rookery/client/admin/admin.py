@@ -16,13 +16,15 @@ from rookery.client.admin.configs import ConfigAdmin
 from rookery.client.admin.features import FeatureAdmin
 from rookery.client.admin.groups import GroupAdmin
 from rookery.client.admin.hanging_transactions import HangingAdmin
+from rookery.client.admin.quorum import QuorumAdmin
+from rookery.client.admin.replicas import ReplicaAdmin
 from rookery.client.cluster import Cluster
 from rookery.client.metrics.connections import ConnectionMetrics, windows_of
 from rookery.client.metrics.names import MetricName
 from rookery.client.settings.admin import AdminSettings
 
 
-class Admin(GroupAdmin, HangingAdmin, ConfigAdmin, FeatureAdmin, ClusterAdmin):
+class Admin(GroupAdmin, HangingAdmin, ConfigAdmin, ReplicaAdmin, QuorumAdmin, FeatureAdmin, ClusterAdmin):
     """`config` holds settings under Kafka's names: `Admin({"bootstrap.servers": "localhost:9092"})`.
 
     Connects when it is entered or first used. May be used by several tasks of one event loop.

@@ -6,7 +6,6 @@ be mistyped.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from rookery.base.codes import KeyType
@@ -141,9 +140,18 @@ class AdminPart:
         if node not in self._cluster.metadata.brokers:
             await self._cluster.refresh(topics=())
 
-    async def _broker_ids(self) -> list[NodeId]:
-        metadata = await self._retry(partial(self._cluster.refresh, topics=()))
-        return sorted(metadata.brokers)
+    async def _call_brokers(self, call: Callable[[NodeId], Awaitable[list[Result]]]) -> list[Result]:
+        """Return the results of `call` for each broker, sorted by node.
+
+        After a transient error, all brokers are called again, and the list of brokers is requested again: if one of
+        them died, its groups and transactions have moved to others.
+        """
+
+        async def attempt() -> list[Result]:
+            metadata = await self._cluster.refresh(topics=())
+            return [result for node in sorted(metadata.brokers) for result in await call(node)]
+
+        return await self._retry(attempt)
 
 
 class _LeaderReplies(Generic[ResultRowT]):

@@ -5,7 +5,6 @@ group of KIP-848 (the coordinator does); both have the same description.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from typing import Self
 
 from rookery.base.errors import ApiError, ErrorCode
@@ -134,9 +133,7 @@ class GroupAdmin(RecordAdmin):
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """Return the groups of all brokers, sorted by id; of all states and types if none are named."""
         request = ListGroupsRequest(states_filter=as_list(states, "states"), types_filter=as_list(types, "types"))
-        found: list[GroupListing] = []
-        for node in await self._broker_ids():
-            found += await self._retry(partial(self._list_groups_of, node, request))
+        found = await self._call_brokers(lambda node: self._list_groups_of(node, request))
         # Brokers that are too old for a filter ignore it.
         wanted_states, wanted_types = {s.lower() for s in states}, {t.lower() for t in types}
         kept = (

@@ -179,9 +179,7 @@ class TransactionAdmin(AdminPart):
         )
         version_min = 0 if running_longer_than_ms is None else _DURATION_FILTER_SINCE
         version_min = version_min if id_pattern is None else _ID_PATTERN_SINCE
-        found: list[TransactionListing] = []
-        for node in await self._broker_ids():
-            found += await self._retry(partial(self._list_transactions_of, node, request, version_min))
+        found = await self._call_brokers(lambda node: self._list_transactions_of(node, request, version_min))
         return sorted(found, key=lambda transaction: transaction.transactional_id)
 
     async def _list_transactions_of(

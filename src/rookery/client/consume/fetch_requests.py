@@ -5,11 +5,11 @@ from typing import Final, NamedTuple, Protocol
 
 from rookery.base.errors import ProtocolError
 from rookery.base.types import NodeId, TopicPartition
-from rookery.client.consume.sessions import FetchSession, SessionRow
 from rookery.client.consume.subscription import FetchPosition
 from rookery.net.channel import Channel
 from rookery.protocol.api import ApiKey
 from rookery.protocol.fetch import FetchRequest, FetchResponse, decode_fetch_response, encode_fetch_request
+from rookery.protocol.fetch_session import FetchSession, SessionRow
 
 # The `replica_id` of a request that does not come from a broker.
 CONSUMER_REPLICA_ID: Final = -1

@@ -40,13 +40,13 @@ from rookery.client.consume.fetch_requests import (
     exchange_fetch,
 )
 from rookery.client.consume.positions import PositionKeeper, leader_epoch
-from rookery.client.consume.sessions import SESSION_ERRORS, FetchSession, SessionRequest, SessionRow
 from rookery.client.consume.subscription import FetchPosition, PartitionState, Subscription
 from rookery.client.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from rookery.client.settings.consumer import ConsumerSettings
 from rookery.net.channel import Channel
 from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from rookery.protocol.fetch_session import SESSION_ERRORS, FetchSession, SessionRequest, SessionRow
 from rookery.telemetry.library_logs import LibraryLogger
 
 # Separate connections for fetches: a broker answers the requests of one connection in order, so whatever follows a long

@@ -82,7 +82,8 @@ class Routes:
         self._settings = settings
         self._choose = choose
         self._loop = asyncio.get_running_loop()
-        self._waits: set[asyncio.Timeout] = set()
+        # In the order in which they began.
+        self._waits: dict[asyncio.Timeout, None] = {}
         self._is_closed = False
         cluster.on_refresh.append(self._on_refresh)
 
@@ -124,11 +125,11 @@ class Routes:
         """Raise TimeoutError at the deadline, or ClientStateError when the producer is closed."""
         try:
             async with asyncio.timeout_at(deadline_s) as limit:
-                self._waits.add(limit)
+                self._waits[limit] = None
                 try:
                     yield
                 finally:
-                    self._waits.discard(limit)
+                    del self._waits[limit]
         except TimeoutError:
             if self._is_closed:
                 raise _closed_error() from None

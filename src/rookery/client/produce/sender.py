@@ -122,7 +122,8 @@ class Sender:
         self._connections: dict[NodeId, Channel] = {}
         # The last request of each node that waits before it is sent; later ones to the node wait for it.
         self._delayed: dict[NodeId, asyncio.Task[ApiError | None]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # In the order in which they were started, which is the order in which `stop` cancels them.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._identity_task: asyncio.Task[None] | None = None
         # After an error that is not retriable, the next InitProducerId is not sent before this.
         self._identify_at_s = -inf
@@ -522,8 +523,8 @@ class Sender:
 
     def _spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def _obtain_identity(self) -> None:

@@ -97,7 +97,8 @@ class Transactions:
         self._groups = Coordinators(cluster, KeyType.GROUP)
         self._call_lock = asyncio.Lock()
         self._add_lock = asyncio.Lock()
-        self._add_timeouts: set[asyncio.Timeout] = set()
+        # In the order in which the waits began.
+        self._add_timeouts: dict[asyncio.Timeout, None] = {}
         # Reset when a response is lost: the cluster may have another transaction.version when it answers again.
         self._is_protocol_known = False
 
@@ -155,14 +156,14 @@ class Transactions:
         deadline_s = _now_s() + self._delivery_timeout_s
         try:
             async with asyncio.timeout(None) as limit:
-                self._add_timeouts.add(limit)
+                self._add_timeouts[limit] = None
                 async with self._add_lock:
                     if not self._machine.is_added(partitions):
                         await self._add_partitions(partitions, deadline_s)
         except TimeoutError:
             raise TransactionAbortableError("the transaction was aborted before the record was sent") from None
         finally:
-            self._add_timeouts.discard(limit)
+            del self._add_timeouts[limit]
 
     def on_batch_failed(self, partition: TopicPartition, error: ApiError) -> ApiError:
         """Handle a batch that is not retried. Return the error for its records."""

@@ -26,7 +26,7 @@ def non_empty(value: ConfigValue) -> str | None:
     return None if value is None or str(value).strip() else "must not be empty"
 
 
-def _check_addresses(value: ConfigValue) -> str | None:
+def check_addresses(value: ConfigValue) -> str | None:
     assert isinstance(value, tuple)
     try:
         parse_addresses(",".join(value))
@@ -40,8 +40,9 @@ BOOTSTRAP_ROW = ConfigKey(
     type=_LIST,
     default=None,
     doc="Brokers to connect to first: host:port, separated by commas; the default port is 9092. Required.",
-    check=_check_addresses,
+    check=check_addresses,
 )
+BOOTSTRAP_CONTROLLERS = "bootstrap.controllers"
 API_TIMEOUT_ROW = row(
     "default.api.timeout.ms", _INT, 60_000, "Time-out of a call without its own, including retries.", minimum=0
 )
@@ -170,15 +171,24 @@ class CommonSettings:
     metrics_num_samples: int
     metrics_sample_window_ms: int
     security: SecuritySettings = PLAINTEXT
+    # The bootstrap servers are controllers, not brokers (KIP-919).
+    bootstrap_is_controllers: bool = False
 
 
-def read_common(values: Values, *, client_id: str, client_rack: str = "", api_timeout_ms: int) -> CommonSettings:
+def read_common(
+    values: Values,
+    *,
+    client_id: str,
+    client_rack: str = "",
+    api_timeout_ms: int,
+    bootstrap_key: str = BOOTSTRAP_ROW.name,
+) -> CommonSettings:
     """Read the shared settings; `client_id`, `client_rack` and `api_timeout_ms` differ by client."""
     retry_max_ms = values.integer("retry.backoff.max.ms")
     reconnect_ms, reconnect_max_ms = _reconnect_backoff(values)
     setup_max_ms = values.integer("socket.connection.setup.timeout.max.ms")
     return CommonSettings(
-        bootstrap_servers=_bootstrap(values),
+        bootstrap_servers=_bootstrap(values, bootstrap_key),
         client_id=client_id,
         client_rack=client_rack,
         request_timeout_ms=values.integer("request.timeout.ms"),
@@ -199,13 +209,14 @@ def read_common(values: Values, *, client_id: str, client_rack: str = "", api_ti
         metrics_num_samples=values.integer("metrics.num.samples"),
         metrics_sample_window_ms=values.integer("metrics.sample.window.ms"),
         security=read_security(values),
+        bootstrap_is_controllers=bootstrap_key == BOOTSTRAP_CONTROLLERS,
     )
 
 
-def _bootstrap(values: Values) -> tuple[Address, ...]:
-    if not values.is_given("bootstrap.servers"):
-        raise ConfigError("bootstrap.servers is required: host:port of one or more brokers")
-    return tuple(dict.fromkeys(parse_addresses(",".join(values.items("bootstrap.servers")))))
+def _bootstrap(values: Values, key: str) -> tuple[Address, ...]:
+    if not values.is_given(key):
+        raise ConfigError(f"{key} is required: host:port of one or more brokers")
+    return tuple(dict.fromkeys(parse_addresses(",".join(values.items(key)))))
 
 
 def _reconnect_backoff(values: Values) -> tuple[int, int]:

@@ -7,8 +7,9 @@ passed to methods run on the clients' thread.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
-from rookery.base.codes import ResourceType, UpgradeType
+from rookery.base.codes import ElectionType, ResourceType, UpgradeType
 from rookery.base.errors import ErrorCode
 from rookery.base.types import LeaderEpoch, NodeId, Offset, ProducerId, TimestampMs, TopicId, TopicName, TopicPartition
 from rookery.client.admin.admin import Admin as AsyncAdmin
@@ -18,7 +19,9 @@ from rookery.client.admin.features import Features
 from rookery.client.admin.groups import REMOVAL_REASON, GroupDescription, GroupListing, PartitionLag, RemovedMember
 from rookery.client.admin.hanging_transactions import OnProgress, Scope
 from rookery.client.admin.outcomes import Outcome
+from rookery.client.admin.quorum import Quorum, RaftEndpoint
 from rookery.client.admin.records import DeletedRecords, EpochEnd, OffsetResult
+from rookery.client.admin.replicas import Reassignment
 from rookery.client.admin.topics import PARTITIONS_PER_PAGE, CreatedTopic, NewPartitions, NewTopic, TopicDetails
 from rookery.client.admin.transactions import (
     TRANSACTION_TIMEOUT_MS,
@@ -55,7 +58,12 @@ class Admin:
         self.close()
 
     def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """Return the brokers; the controllers if the admin has `bootstrap.controllers`."""
         return self._loop.run(self._admin.describe_cluster(include_fenced=include_fenced))
+
+    def unregister_broker(self, node: NodeId) -> None:
+        """Remove the registration of a broker that will not return. Its replicas stay assigned to it."""
+        self._loop.run(self._admin.unregister_broker(node))
 
     def describe_log_dirs(
         self, nodes: Iterable[NodeId] | None = None, *, partitions: Iterable[TopicPartition] | None = None
@@ -76,6 +84,55 @@ class Admin:
     ) -> None:
         """Set `levels`, all of them or none. Raises ApiError."""
         self._loop.run(self._admin.update_features(levels, upgrade_type, validate_only=validate_only))
+
+    def describe_quorum(self) -> Quorum:
+        """Return the state of the quorum according to its leader."""
+        return self._loop.run(self._admin.describe_quorum())
+
+    def add_raft_voter(
+        self, node: NodeId, directory_id: UUID, endpoints: Iterable[RaftEndpoint], *, cluster_id: str | None = None
+    ) -> None:
+        """Make an observer a voter. It must have caught up, or the request is retried until the time-out.
+
+        With `cluster_id`, only in that cluster. If the first response is lost, the retry may raise DUPLICATE_VOTER.
+        """
+        self._loop.run(self._admin.add_raft_voter(node, directory_id, endpoints, cluster_id=cluster_id))
+
+    def remove_raft_voter(self, node: NodeId, directory_id: UUID, *, cluster_id: str | None = None) -> None:
+        """Remove a voter. If the first response is lost, the retry may raise VOTER_NOT_FOUND."""
+        self._loop.run(self._admin.remove_raft_voter(node, directory_id, cluster_id=cluster_id))
+
+    def elect_leaders(
+        self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Outcome]:
+        """Elect the leaders of `partitions` (None: of all) and return the outcome of each.
+
+        A partition whose leader is the right one already has the error ELECTION_NOT_NEEDED; if `partitions` is None,
+        brokers leave such partitions out. An unclean election loses the records that the new leader does not have.
+        """
+        return self._loop.run(self._admin.elect_leaders(election_type, partitions))
+
+    def alter_partition_reassignments(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[NodeId] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, Outcome]:
+        """Move partitions to these replicas, the preferred leader first; None cancels a running move.
+
+        Returns when the moves have started. A new target replaces that of a running move.
+        """
+        return self._loop.run(
+            self._admin.alter_partition_reassignments(
+                replicas, allow_replication_factor_change=allow_replication_factor_change
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Return the running moves of `partitions` (None: of all)."""
+        return self._loop.run(self._admin.list_partition_reassignments(partitions))
 
     def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
         """Return the resources with configs, of `types` or of all types."""
