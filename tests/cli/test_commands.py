@@ -37,6 +37,11 @@ def invoke(*arguments: str) -> Result:
         ["configs", "alter"],
         *(["features", name] for name in ("describe", "upgrade", "downgrade")),
         ["log", "dump"],
+        ["cluster", "describe"],
+        *(["brokers", name] for name in ("list", "describe", "drain", "unregister")),
+        *(["quorum", name] for name in ("status", "add", "remove")),
+        ["partitions", "elect"],
+        *(["reassign", name] for name in ("plan", "execute", "list", "verify", "cancel")),
     ],
 )
 def test_every_command_has_help(command: list[str]) -> None:
@@ -146,6 +151,11 @@ def test_the_guide_has_an_example_of_every_command() -> None:
         "transactions abort",
         "configs alter",
         "features upgrade",
+        "cluster describe",
+        "brokers drain",
+        "quorum status",
+        "partitions elect",
+        "reassign plan",
         "log dump",
         "log repair",
     ):

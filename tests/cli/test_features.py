@@ -24,10 +24,16 @@ def level(broker: BrokerProcess, feature: str) -> int:
 
 def test_describe(broker: BrokerProcess) -> None:
     found = json.loads(rookery(broker, "features", "describe", "--json").stdout)
-    assert {"feature": "metadata.version", "level": 22, "supported_min": 22, "supported_max": 22} in found["features"]
+    assert {"feature": "metadata.version", "level": 30, "supported_min": 22, "supported_max": 30} in found["features"]
     lines = rookery(broker, "features", "describe").stdout.splitlines()
     assert lines[0].split() == ["FEATURE", "LEVEL", "SUPPORTED"]
-    assert [line.split()[0] for line in lines[1:]] == ["group.version", "metadata.version", "transaction.version"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "eligible.leader.replicas.version",
+        "group.version",
+        "kraft.version",
+        "metadata.version",
+        "transaction.version",
+    ]
 
 
 def test_downgrade_and_upgrade(broker: BrokerProcess) -> None:
@@ -51,7 +57,7 @@ def test_downgrade_and_upgrade(broker: BrokerProcess) -> None:
     [
         (["upgrade", "transaction.version=9"], "supports levels 0 to 2"),
         (["upgrade", "transaction.version=1"], "lowering it needs"),
-        (["downgrade", "metadata.version=21"], "supports levels 22 to 22"),
+        (["downgrade", "metadata.version=21"], "supports levels 22 to 30"),
         (["downgrade", "unheard.of=1"], "does not know this feature"),
     ],
 )

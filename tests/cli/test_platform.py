@@ -91,6 +91,7 @@ def test_the_help_of_the_registry_shows_its_defaults() -> None:
         [],
         ["--data-dir", "here", "--listen=127.0.0.1:1", "--registry", "http://127.0.0.1:2"],
         ["--set", "a=1", "--set", "b=2"],
+        ["--brokers", "3"],
     ],
 )
 def test_plain_options_are_parsed_as_by_typer(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
@@ -102,6 +103,8 @@ def test_plain_options_are_parsed_as_by_typer(monkeypatch: pytest.MonkeyPatch, a
     assert found._replace(settings=list(found.settings)) == run[0]._replace(settings=list(run[0].settings))
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--data"], ["--unknown", "1"], ["--listen", "--set"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--data"], ["--unknown", "1"], ["--listen", "--set"], ["--brokers", "0"]]
+)
 def test_other_options_are_left_to_typer(arguments: list[str]) -> None:
     assert plain_up_options(arguments) is None

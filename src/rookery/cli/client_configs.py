@@ -13,7 +13,10 @@ _LINGER_MS = 5
 _INT_MAX = 2**31 - 1
 # Groups and transactions are named by options of the command: reading a topic must not move the committed offsets of
 # an application's group, nor fence its member or its producer. `--timeout` is also the time-out of deliveries.
-_IGNORED_FILE_KEYS = frozenset({"group.id", "group.instance.id", "transactional.id", "delivery.timeout.ms"})
+# Controllers are named by --bootstrap-controller, for the commands that can talk to them.
+_IGNORED_FILE_KEYS = frozenset(
+    {"group.id", "group.instance.id", "transactional.id", "delivery.timeout.ms", "bootstrap.controllers"}
+)
 
 
 def consumer_config(
@@ -39,6 +42,13 @@ def admin_config(bootstrap_server: str, timeout_s: float) -> dict[str, object]:
     from rookery.client.settings import ADMIN_KEYS
 
     return _config_with_timeouts(ADMIN_KEYS.keys(), bootstrap_server, timeout_s)
+
+
+def controllers_config(controllers: str, timeout_s: float) -> dict[str, object]:
+    """Return the configuration of an Admin that talks to controllers instead of brokers."""
+    config = admin_config("", timeout_s)
+    del config["bootstrap.servers"]
+    return config | {"bootstrap.controllers": controllers}
 
 
 def _config_with_timeouts(keys: "Set[str]", bootstrap_server: str, timeout_s: float) -> dict[str, object]:

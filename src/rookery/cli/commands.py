@@ -11,15 +11,21 @@ import typer
 
 from rookery.base.distribution import version
 from rookery.cli import (
+    brokers,
+    cluster,
     configs,
     consume,
     dlq,
     features,
+    format,
     groups,
     log,
+    partitions,
     perf,
     pipelines,
     produce,
+    quorum,
+    reassign,
     registry,
     schemas,
     start,
@@ -51,6 +57,8 @@ app = App(
 )
 app.command("up")(up.up)
 app.command("start")(start.start)
+app.command("format", epilog=format.EXAMPLES)(format.format_directories)
+app.command("random-uuid")(format.random_uuid)
 app.command("registry")(registry.registry)
 app.add_typer(topics.app, name="topics")
 app.command("produce", epilog=produce.EXAMPLES)(produce.produce)
@@ -62,6 +70,11 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(perf.app, name="perf")
 app.add_typer(configs.app, name="configs")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(partitions.app, name="partitions")
+app.add_typer(reassign.app, name="reassign")
+app.add_typer(quorum.app, name="quorum")
 app.add_typer(features.app, name="features")
 app.add_typer(log.app, name="log")
 

@@ -6,13 +6,19 @@ import typer
 
 from rookery.cli.app import App
 from rookery.cli.option_values import parse_pairs
-from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, Json, Timeout, Yes
-from rookery.cli.session import with_admin
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_S,
+    BootstrapController,
+    BootstrapServer,
+    Json,
+    Timeout,
+    Yes,
+)
+from rookery.cli.session import with_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from rookery.base.codes import UpgradeType
 
 app = App(help="Describe, upgrade and downgrade the levels of the cluster's features.")
 
@@ -23,13 +29,14 @@ ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check the c
 @app.command("describe", epilog="Example: rookery features describe --json")
 def describe(
     as_json: Json = False,
+    controllers: BootstrapController = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show the level of each feature and the levels that the broker supports. Level 0 means switched off."""
     from rookery.cli.output import print_json, print_table
 
-    found = with_admin(bootstrap_server, timeout_s, lambda admin: admin.describe_features())
+    found = with_cluster(controllers, bootstrap_server, timeout_s, lambda admin: admin.describe_features())
     if as_json:
         keys = ("feature", "level", "supported_min", "supported_max")
         rows = [(f.name, f.level, f.supported_min, f.supported_max) for f in found.features]
@@ -46,6 +53,7 @@ def describe(
 def upgrade(
     levels: Levels,
     validate_only: ValidateOnly = False,
+    controllers: BootstrapController = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -53,7 +61,12 @@ def upgrade(
     from rookery.base.codes import UpgradeType
 
     wanted = _parse(levels)
-    _update(wanted, UpgradeType.UPGRADE, bootstrap_server, timeout_s, validate_only=validate_only)
+    with_cluster(
+        controllers,
+        bootstrap_server,
+        timeout_s,
+        lambda admin: admin.update_features(wanted, UpgradeType.UPGRADE, validate_only=validate_only),
+    )
     _report(wanted, "would upgrade" if validate_only else "upgraded")
 
 
@@ -67,6 +80,7 @@ def downgrade(
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Downgrade even if metadata is lost. Asks first.")] = False,
     validate_only: ValidateOnly = False,
     yes: Yes = False,
+    controllers: BootstrapController = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -78,7 +92,12 @@ def downgrade(
     if unsafe and not validate_only:
         confirm(f"Downgrade {', '.join(levels)}, even if metadata is lost?", yes=yes)
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    _update(wanted, kind, bootstrap_server, timeout_s, validate_only=validate_only)
+    with_cluster(
+        controllers,
+        bootstrap_server,
+        timeout_s,
+        lambda admin: admin.update_features(wanted, kind, validate_only=validate_only),
+    )
     _report(wanted, "would downgrade" if validate_only else "downgraded")
 
 
@@ -90,14 +109,6 @@ def _parse(levels: list[str]) -> dict[str, int]:
     if len(pairs) < len(levels):
         raise typer.BadParameter("a feature is named twice", param_hint="FEATURE=LEVEL")
     return {name: int(level) for name, level in pairs.items()}
-
-
-def _update(
-    levels: "Mapping[str, int]", kind: "UpgradeType", bootstrap_server: str, timeout_s: float, *, validate_only: bool
-) -> None:
-    with_admin(
-        bootstrap_server, timeout_s, lambda admin: admin.update_features(levels, kind, validate_only=validate_only)
-    )
 
 
 def _report(levels: "Mapping[str, int]", done: str) -> None:

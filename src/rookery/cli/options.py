@@ -19,6 +19,14 @@ BootstrapServer = Annotated[
         callback=bootstrap_server_of_file,
     ),
 ]
+BootstrapController = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        metavar="HOST:PORT[,...]",
+        help="Controllers to connect to instead of brokers; works while no broker runs.",
+    ),
+]
 DEFAULT_BOOTSTRAP_SERVER = BROKER
 DEFAULT_REGISTRY = REGISTRY
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rookery.client.admin import Outcome
 
 _COLUMN_GAP = "  "
+_SOME = 3
 
 
 class Styled(NamedTuple):
@@ -86,6 +87,11 @@ def report(outcomes: "Iterable[Outcome]", done: str, *, tolerated: ErrorCode | N
 def indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Group partition indexes by topic, for JSON. `partitions` must be sorted."""
     return {topic: [tp.partition for tp in group] for topic, group in groupby(partitions, key=lambda tp: tp.topic)}
+
+
+def some_partitions(partitions: Sequence[TopicPartition]) -> str:
+    """Return the first three partitions as text for a sentence: `orders-0, orders-1, orders-2, ...`."""
+    return ", ".join(map(str, sorted(partitions)[:_SOME])) + (", ..." if len(partitions) > _SOME else "")
 
 
 def indexes_text(indexes: Mapping[str, Sequence[int]]) -> str:

@@ -64,6 +64,22 @@ def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def copied(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a progress bar in bytes; yield a function that takes the bytes done, the bytes in total, and a text."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = [TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()]
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+
+
+@contextmanager
 def working(what: str) -> Iterator[None]:
     """Show a spinner during work of unknown duration."""
     if not sys.stderr.isatty():

@@ -6,7 +6,7 @@ Imports happen when a command runs: `--help` and completion must not wait for th
 from typing import TYPE_CHECKING, TypeVar
 
 from rookery.base.errors import ApiError
-from rookery.cli.client_configs import admin_config
+from rookery.cli.client_configs import admin_config, controllers_config
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +25,17 @@ def with_admin(bootstrap_server: str, timeout_s: float, work: "Callable[[Admin],
     from rookery.client.admin import Admin
 
     return _with_client(lambda: Admin(admin_config(bootstrap_server, timeout_s)), work)
+
+
+def with_cluster(
+    controllers: str | None, bootstrap_server: str, timeout_s: float, work: "Callable[[Admin], Awaitable[Result]]"
+) -> Result:
+    """Run `work` with an Admin that talks to `controllers` if they are given, and to brokers otherwise."""
+    from rookery.client.admin import Admin
+
+    if controllers is None:
+        return with_admin(bootstrap_server, timeout_s, work)
+    return _with_client(lambda: Admin(controllers_config(controllers, timeout_s)), work)
 
 
 def with_producer(

@@ -91,25 +91,45 @@ def list_(
         print_table(["TOPIC", "PARTITIONS", "REPLICAS"], rows)
 
 
-@app.command("describe", epilog="Example: rookery topics describe orders payments")
+@app.command(
+    "describe",
+    epilog="Examples:\n\nrookery topics describe orders payments\n\nrookery topics describe --under-replicated",
+)
 def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TOPIC]...", help="Topics; all if none is named.", autocompletion=completion.topics),
     ] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only partitions with replicas that are not in sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable", help="Only partitions whose leader is missing or not alive.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr", help="Only partitions with fewer than min.insync.replicas in sync.")
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr", help="Only partitions with exactly min.insync.replicas in sync.")
+    ] = False,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show partitions, leaders, replicas, offsets, and the configs that were set."""
-    from rookery.cli.output import print_json
+    """Show partitions, leaders, replicas, offsets, and the configs that were set. Filters add up."""
+    from rookery.cli.output import note, print_json
+    from rookery.cli.topic_tables import Filter, print_description
+    from rookery.cli.topic_tables import describe as describe_topics
 
-    described = with_admin(bootstrap_server, timeout_s, lambda admin: _describe(admin, names or []))
+    shown = Filter(under_replicated, unavailable, under_min_isr, at_min_isr)
+    described = with_admin(bootstrap_server, timeout_s, lambda admin: describe_topics(admin, names or [], shown))
     if as_json:
         print_json(described)
         return
+    if any(shown) and not described:
+        note("no such partition")
     for topic in described:
-        _print_description(topic)
+        print_description(topic)
 
 
 @app.command("alter", epilog="Example: rookery topics alter orders --partitions 12 --set retention.ms=3600000")
@@ -180,69 +200,3 @@ def _summary(topic: "Topic") -> dict[str, Any]:
         "replication_factor": _replication_factor(topic),
         "internal": topic.is_internal,
     }
-
-
-async def _describe(admin: "Admin", names: list[str]) -> list[dict[str, Any]]:
-    from rookery.base.errors import ApiError, ErrorCode
-
-    topics = await (admin.describe_topics(names) if names else admin.list_topics())
-    for topic in topics:
-        if topic.error != ErrorCode.NONE:
-            raise ApiError(topic.error, f"topic {topic.name}")
-    return [await _describe_one(admin, topic) for topic in topics]
-
-
-async def _describe_one(admin: "Admin", topic: "Topic") -> dict[str, Any]:
-    from rookery.base.codes import ConfigSource, ResourceType
-    from rookery.base.types import TopicPartition
-    from rookery.client.admin import EARLIEST, LATEST, ConfigResource
-
-    led = [TopicPartition(topic.name, partition.index) for partition in topic.partitions if partition.leader >= 0]
-    earliest = await admin.list_offsets(dict.fromkeys(led, EARLIEST))
-    latest = await admin.list_offsets(dict.fromkeys(led, LATEST))
-    (configs,) = await admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic.name)])
-    own = {
-        entry.name: entry.value
-        for entry in configs.check().entries
-        if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
-    }
-
-    def offset(found: Any, index: int) -> int | None:
-        result = found.get(TopicPartition(topic.name, index))
-        return None if result is None or result.offset < 0 else result.offset
-
-    rows = [
-        {
-            "partition": partition.index,
-            "leader": partition.leader if partition.leader >= 0 else None,
-            "leader_epoch": partition.leader_epoch,
-            "replicas": list(partition.replicas),
-            "in_sync_replicas": list(partition.in_sync_replicas),
-            "earliest_offset": offset(earliest, partition.index),
-            "latest_offset": offset(latest, partition.index),
-        }
-        for partition in topic.partitions
-    ]
-    return _summary(topic) | {"configs": own, "partitions": rows}
-
-
-def _print_description(topic: dict[str, Any]) -> None:
-    from rookery.cli.output import Styled, print_table
-
-    configs = ", ".join(f"{key}={value}" for key, value in topic["configs"].items()) or "none set"
-    title = f"{topic['topic']}  (id {topic['topic_id']}, configs: {configs})"
-    rows = [
-        (
-            row["partition"],
-            Styled("none", "bold red") if row["leader"] is None else row["leader"],
-            ",".join(map(str, row["replicas"])),
-            Styled(
-                ",".join(map(str, row["in_sync_replicas"])),
-                "" if len(row["in_sync_replicas"]) == len(row["replicas"]) else "yellow",
-            ),
-            row["earliest_offset"],
-            row["latest_offset"],
-        )
-        for row in topic["partitions"]
-    ]
-    print_table(["PARTITION", "LEADER", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST"], rows, title=title)

@@ -1,4 +1,4 @@
-"""`rookery up`: broker and schema registry in one process, on the usual ports, to try Rookery out."""
+"""`rookery up`: broker and schema registry on the usual ports, or a cluster of brokers, to try Rookery out."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,14 +6,29 @@ from typing import Annotated
 import typer
 
 from rookery.cli import completion
-from rookery.cli.platform import BROKER, DATA_DIR, REGISTRY, UpOptions, run_platform
+from rookery.cli.platform import BROKER, BROKERS_MAX, DATA_DIR, REGISTRY, UpOptions, run_platform
 
 
 def up(
     data_dir: Annotated[
         Path, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="The directory of all data.")
     ] = Path(DATA_DIR),
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="The address of the broker.")] = BROKER,
+    brokers: Annotated[
+        int,
+        typer.Option(
+            "--brokers",
+            metavar="N",
+            min=1,
+            max=BROKERS_MAX,
+            help="How many brokers; several are a cluster of processes.",
+        ),
+    ] = 1,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen", metavar="HOST:PORT", help="The address of the first broker; the others have higher ports."
+        ),
+    ] = BROKER,
     registry: Annotated[
         str, typer.Option("--registry", metavar="URL", help="The address of the schema registry.")
     ] = REGISTRY,
@@ -27,5 +42,5 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Run a broker and a schema registry in one process. Ctrl-C stops them; the data stays for the next run."""
-    run_platform(UpOptions(data_dir, listen, registry, settings or ()))
+    """Run a broker and a schema registry in one process, or a cluster. Ctrl-C stops it; the data stays."""
+    run_platform(UpOptions(data_dir, listen, registry, settings or (), brokers))
