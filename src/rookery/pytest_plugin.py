@@ -1,4 +1,5 @@
-"""The pytest plugin: fixtures `rookery` (a broker per test) and `rookery_session` (one for the whole run).
+"""The pytest plugin: fixtures `rookery` (a broker per test), `rookery_cluster` (a cluster per test) and
+`rookery_session` (one broker for the whole run).
 
 `rookery_schema_registry` is the URL of a schema registry: a test that requests it gets a broker with one.
 
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from rookery.testing import EmbeddedBroker
+    from rookery.testing import EmbeddedBroker, EmbeddedCluster
 
 _MARKER = (
-    'rookery(settings={...}, mode="thread", schema_registry=False): how the broker of the fixture `rookery` is started'
+    'rookery(settings={...}, mode="thread", schema_registry=False, brokers=3): how the broker of the fixture `rookery` '
+    "is started, or the brokers of the fixture `rookery_cluster`"
 )
 _REGISTRY_FIXTURE = "rookery_schema_registry"
 _INI_HELP = "settings of the embedded brokers, one key=value per line"
@@ -34,13 +36,22 @@ def rookery(request: pytest.FixtureRequest) -> "Iterator[EmbeddedBroker]":
     """A new broker for this test; `@pytest.mark.rookery(settings={...})` configures it."""
     from rookery.testing import EmbeddedBroker
 
-    marker = request.node.get_closest_marker("rookery")
-    options: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
-    settings = _ini_settings(request.config) | dict(options.pop("settings", None) or {})
+    options = _marked_options(request)
+    if options.pop("brokers", 1) != 1:
+        raise pytest.UsageError("the fixture rookery is one broker: for a cluster, use rookery_cluster")
     if _REGISTRY_FIXTURE in request.fixturenames:
         options.setdefault("schema_registry", True)
-    with EmbeddedBroker(settings=settings, **options) as broker:
+    with EmbeddedBroker(**options) as broker:
         yield broker
+
+
+@pytest.fixture
+def rookery_cluster(request: pytest.FixtureRequest) -> "Iterator[EmbeddedCluster]":
+    """A new cluster of three brokers for this test; `@pytest.mark.rookery(brokers=5)` configures it."""
+    from rookery.testing import EmbeddedCluster
+
+    with EmbeddedCluster(**_marked_options(request)) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -56,6 +67,12 @@ def rookery_session(pytestconfig: pytest.Config) -> "Iterator[EmbeddedBroker]":
 
     with EmbeddedBroker(settings=_ini_settings(pytestconfig)) as broker:
         yield broker
+
+
+def _marked_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker("rookery")
+    options: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
+    return options | {"settings": _ini_settings(request.config) | dict(options.get("settings") or {})}
 
 
 def _ini_settings(config: pytest.Config) -> dict[str, str]:

@@ -61,6 +61,25 @@ def test_every_test_has_its_own_broker_and_the_session_has_one(pytester: pytest.
     pytester.runpytest().assert_outcomes(passed=2)
 
 
+def test_a_cluster_has_as_many_brokers_as_its_marker_says(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.rookery(brokers=1, settings={"num.partitions": "2"})
+        def test_marker(rookery_cluster):
+            rookery_cluster.create_topic("t")
+            assert rookery_cluster.nodes == [1]
+            assert rookery_cluster.leader_of("t", 1) == 1
+
+        @pytest.mark.rookery(brokers=3)
+        def test_one_broker_is_no_cluster(rookery):
+            pass
+    """)
+    result = pytester.runpytest()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*for a cluster, use rookery_cluster*"])
+
+
 def test_a_failing_test_leaves_no_thread(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import threading

@@ -5,18 +5,16 @@ the port (held by a bound socket that does not listen, so that no other process 
 the runner.
 """
 
-import asyncio
-import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Final, Literal, Protocol, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from rookery.node.settings import Settings
 from rookery.testing.faults import Faults
 from rookery.testing.logs import routed_logs
+from rookery.testing.managed import HOST, Managed, Runner, reserve_port
 from rookery.testing.process import BrokerProcess
 from rookery.testing.shifted_time import TimeShift
 from rookery.testing.shortcuts import Shortcuts
@@ -24,7 +22,6 @@ from rookery.testing.thread import BrokerThread
 
 Mode: TypeAlias = Literal["thread", "process"]
 
-_HOST: Final = "127.0.0.1"
 # Tests advance the time by less than the default interval of five minutes, and have few groups.
 DEFAULTS: Final[Mapping[str, str]] = {
     "log.retention.check.interval.ms": "1000",
@@ -39,26 +36,7 @@ _FIXED_SETTINGS: Final = {
 }
 
 
-class Runner(Protocol):
-    """One run of a broker: `BrokerThread` in the test's process, `BrokerProcess` in another one.
-
-    `stop` is called once after a `start` that returned, and also ends a paused broker.
-    """
-
-    def start(self) -> None:
-        """Return when the broker serves. Raises StartupError, after releasing everything, if it cannot."""
-        ...
-
-    def stop(self, *, clean: bool) -> None: ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def advance_time(self, seconds: float) -> None: ...
-
-
-class EmbeddedBroker(Shortcuts):
+class EmbeddedBroker(Managed, Shortcuts):
     """A context manager, for `with` and `async with`; or call `start` and `stop`.
 
     `settings` are a broker's settings, as in server.properties. `mode` "thread" runs the broker in this process, which
@@ -75,10 +53,7 @@ class EmbeddedBroker(Shortcuts):
         data_dir: Path | str | None = None,
         schema_registry: bool = False,
     ) -> None:
-        for key in (settings or {}).keys() & _FIXED_SETTINGS.keys():
-            raise ValueError(f"the setting {key} cannot be set: {_FIXED_SETTINGS[key]}")
-        if mode not in ("thread", "process"):
-            raise ValueError(f'mode must be "thread" or "process", not {mode!r}')
+        check_options(settings or {}, mode)
         self._settings = {**DEFAULTS, **(settings or {})}
         self._mode = mode
         self._given_data_dir = None if data_dir is None else Path(data_dir)
@@ -95,7 +70,7 @@ class EmbeddedBroker(Shortcuts):
     @property
     def bootstrap_servers(self) -> str:
         """`host:port`, for any client."""
-        return f"{_HOST}:{self.port}"
+        return f"{HOST}:{self.port}"
 
     @property
     def port(self) -> int:
@@ -110,7 +85,7 @@ class EmbeddedBroker(Shortcuts):
             raise RuntimeError("the embedded broker has no schema registry: pass schema_registry=True")
         if self._registry_port is None:
             raise RuntimeError("the embedded broker is not started")
-        return f"http://{_HOST}:{self._registry_port}"
+        return f"http://{HOST}:{self._registry_port}"
 
     @property
     def data_dir(self) -> Path:
@@ -134,9 +109,9 @@ class EmbeddedBroker(Shortcuts):
             temporary = Path(self._resources.enter_context(TemporaryDirectory(prefix="rookery-")))
             self._log_path = temporary / "broker.log"
             self._data_dir = self._given_data_dir or temporary / "data"
-            self._port = self._resources.enter_context(_reserve_port()).getsockname()[1]
+            self._port = self._resources.enter_context(reserve_port()).getsockname()[1]
             if self._has_registry:
-                self._registry_port = self._resources.enter_context(_reserve_port()).getsockname()[1]
+                self._registry_port = self._resources.enter_context(reserve_port()).getsockname()[1]
             self._start_runner()
         except BaseException:
             self._release()
@@ -201,29 +176,11 @@ class EmbeddedBroker(Shortcuts):
             raise RuntimeError("the embedded broker is not running")
         return self._runner
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.start)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.stop)
-
-
-def _reserve_port() -> socket.socket:
-    """Bind a free port. A process that sets SO_REUSEADDR, as the broker does, may listen on it; the system does not
-    assign it to one that requests any port."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind((_HOST, 0))
-    return reserved
+def check_options(settings: Mapping[str, str], mode: Mode, fixed: Mapping[str, str] | None = None) -> None:
+    """Raise ValueError for a setting that cannot be set, with the reason that `fixed` may add, or for a wrong mode."""
+    reasons = {**_FIXED_SETTINGS, **(fixed or {})}
+    for key in settings.keys() & reasons.keys():
+        raise ValueError(f"the setting {key} cannot be set: {reasons[key]}")
+    if mode not in ("thread", "process"):
+        raise ValueError(f'mode must be "thread" or "process", not {mode!r}')

@@ -1,11 +1,8 @@
 """Error responses to any request, for tests: the response that the broker would send for a given error code.
 
-They are built from the schema, for every API and version, by these rules:
+They are built from the schema (`protocol.error_responses`), with these additions:
 
-- If the response has an error code for the whole request, the code is set there. Otherwise each item of the request (a
-  topic, a partition, a group, a resource) gets an item with the error, under the names that identify it. A Fetch gets
-  items, although its response has a common error code, because that one concerns fetch sessions.
-- All other fields have their defaults, or a value that means "nothing": -1, empty, null.
+- A Fetch gets items, although its response has a common error code, because that one concerns fetch sessions.
 - If only some topics or partitions shall fail, the rest of the request is executed, and the two responses are merged.
 - Metadata is executed, without creating topics, and the error is set in its topics: a client that got no brokers would
   fail for another reason than the requested one.
@@ -15,45 +12,20 @@ They are built from the schema, for every API and version, by these rules:
 Pure: `faults` decides when to inject an error, and sends the response.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final
 from uuid import UUID
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
 from rookery.base.values import value_class
 from rookery.protocol.api import DEFINED, ApiKey
-from rookery.protocol.codec import FieldShape, request_shape, response_shape
+from rookery.protocol.codec import request_shape, response_shape
+from rookery.protocol.error_responses import IDENTIFYING, Items, build, build_item, find_items, has_error
 from rookery.protocol.message import Message
-
-_Shape: TypeAlias = Sequence[FieldShape]
 
 ERROR_MESSAGE: Final = "injected by the test"
 
-# Fields that identify the subject of an item; the first that the request has is copied.
-_IDENTIFYING: Final = {
-    "name": ("name", "topic"),
-    "topic": ("topic", "name"),
-    "partition_index": ("partition_index", "partition", "index"),
-} | {
-    name: (name,)
-    for name in (
-        "endpoint_type",
-        "group_id",
-        "group_instance_id",
-        "index",
-        "key",
-        "member_id",
-        "partition",
-        "producer_id",
-        "resource_name",
-        "resource_type",
-        "session_id",
-        "topic_id",
-        "transactional_id",
-    )
-}
-_ERRORS: Final = {"error_code", "partition_error_code"}
 _TOPIC_FIELDS: Final = {"name", "topic", "topic_id"}
 _ITEMS_FIRST: Final = {ApiKey.FETCH, ApiKey.METADATA}
 _SESSIONLESS_EPOCH = -1
@@ -84,19 +56,11 @@ class InjectedError:
     counts: bool = True
 
 
-class _Items(NamedTuple):
-    """An array of the response whose items have error codes, and the corresponding array of the request."""
-
-    in_request: FieldShape
-    in_response: FieldShape
-    nested: "_Items | None"
-
-
 def check_target(api_key: ApiKey, target: Target) -> str | None:
     """Return why no request of this API can fail in this way; None if some can."""
     version = DEFINED[api_key].maximum
-    items = _find_items(request_shape(api_key, version), response_shape(api_key, version))
-    if items is None and not _has_error(response_shape(api_key, version)):
+    items = find_items(request_shape(api_key, version), response_shape(api_key, version))
+    if items is None and not has_error(response_shape(api_key, version)):
         return "its responses have no field for an error: drop the connection instead"
     if target.is_everything:
         return None
@@ -122,17 +86,17 @@ def inject_error(
     in_request, in_response = request_shape(api_key, version), response_shape(api_key, version)
     if api_key == ApiKey.FETCH and (ended := _leave_session(version, request)):
         return ended
-    if target.is_everything and api_key not in _ITEMS_FIRST and _has_error(in_response):
-        response = _build(in_response, request.__dict__, code)
+    if target.is_everything and api_key not in _ITEMS_FIRST and has_error(in_response):
+        response = build(in_response, request.__dict__, code, ERROR_MESSAGE)
         return InjectedError(None, lambda _: response)
-    items = _find_items(in_request, in_response)
+    items = find_items(in_request, in_response)
     if items is None:
         return None
     failing, others = _split(items, request, target, topic_name)
     if not failing:
         return None
-    failed = _build(in_response, request.__dict__, ErrorCode.NONE)
-    setattr(failed, items.in_response.name, [_build_item(items, item, code) for item in failing])
+    failed = build(in_response, request.__dict__, ErrorCode.NONE)
+    setattr(failed, items.in_response.name, [build_item(items, item, code, ERROR_MESSAGE) for item in failing])
     rest = Message(**request.__dict__ | {items.in_request.name: others}) if others else None
     return InjectedError(rest, lambda response: failed if response is None else _merge(items, response, failed))
 
@@ -159,91 +123,15 @@ def _inject_into_metadata(
 def _leave_session(version: int, request: Message) -> InjectedError | None:
     """End the session that a Fetch continues; a Fetch that begins a session is changed to one without a session."""
     if request.get("session_epoch", _SESSIONLESS_EPOCH) > 0:
-        ended = _build(response_shape(ApiKey.FETCH, version), {}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        ended = build(response_shape(ApiKey.FETCH, version), {}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         ended.session_id = 0
         return InjectedError(None, lambda _: ended, counts=False)
     request.session_id, request.session_epoch = 0, _SESSIONLESS_EPOCH
     return None
 
 
-def _has_error(shape: _Shape) -> bool:
-    return any(field.name in _ERRORS for field in shape)
-
-
-def _find_items(in_request: _Shape, in_response: _Shape) -> _Items | None:
-    """Find the first array of the response that has errors, and its source: the array of the same name or the first."""
-    for field in in_response:
-        if not field.is_array:
-            continue
-        arrays = [other for other in in_request if other.is_array]
-        source = next((other for other in arrays if other.name == field.name), arrays[0] if arrays else None)
-        if source is None or not _is_identified(source, field):
-            continue
-        nested = _find_items(source.fields, field.fields)
-        if nested is not None or _has_error(field.fields):
-            return _Items(source, field, nested)
-    return None
-
-
-def _is_identified(in_request: FieldShape, in_response: FieldShape) -> bool:
-    if not in_request.fields:
-        return _field_of_kind(in_response.fields, in_request.kind) in _IDENTIFYING
-    known = {field.name for field in in_request.fields if not field.is_array}
-    return any(known.intersection(_IDENTIFYING.get(field.name, ())) for field in in_response.fields)
-
-
-def _field_of_kind(shape: _Shape, kind: str) -> str:
-    """Return the field for an item that is a plain name or number: the first of its kind that cannot be null."""
-    return next((field.name for field in shape if field.kind == kind and not field.is_nullable), "")
-
-
-def _build_item(items: _Items, item: Any, code: ErrorCode) -> Message:
-    shape = items.in_response.fields
-    known = item.__dict__ if isinstance(item, Message) else {_field_of_kind(shape, items.in_request.kind): item}
-    built = _build(shape, known, code)
-    if items.nested is not None and not _has_error(shape):
-        children = known.get(items.nested.in_request.name) or []
-        setattr(built, items.nested.in_response.name, [_build_item(items.nested, child, code) for child in children])
-    return built
-
-
-def _build(shape: _Shape, known: dict[str, Any], code: ErrorCode) -> Message:
-    built = Message()
-    for field in shape:
-        source = next((name for name in _IDENTIFYING.get(field.name, ()) if name in known), None)
-        if field.name in _ERRORS:
-            setattr(built, field.name, code)
-        elif field.name == "error_message" and code != ErrorCode.NONE:
-            built.error_message = ERROR_MESSAGE
-        elif source is not None and not field.is_array:
-            setattr(built, field.name, known[source])
-        elif field.make_default is None:
-            setattr(built, field.name, _nothing(field))
-    return built
-
-
-def _nothing(field: FieldShape) -> Any:
-    if field.is_array:
-        return None if field.is_nullable else []
-    plain = {
-        "uuid": NO_TOPIC_ID,
-        "bool": False,
-        "error_code": 0,
-        "timedelta_i32": 0,
-        "timedelta_i64": 0,
-        "records": b"",
-    }
-    if field.kind in plain:
-        return plain[field.kind]
-    if field.kind in ("string", "bytes", ""):
-        if field.is_nullable:
-            return None
-        return {"string": "", "bytes": b""}.get(field.kind) if field.kind else _build(field.fields, {}, ErrorCode.NONE)
-    return -1
-
-
 def _split(
-    items: _Items, request: Message, target: Target, topic_name: Callable[[UUID], str | None]
+    items: Items, request: Message, target: Target, topic_name: Callable[[UUID], str | None]
 ) -> tuple[list[Any], list[Any]]:
     """Return the request's items that shall fail, and the others; an item that shall fail in part is in both."""
     in_request: list[Any] = request.get(items.in_request.name) or []
@@ -274,11 +162,11 @@ def _name_of_topic(item: Any, topic_name: Callable[[UUID], str | None]) -> str |
 def _index_of(part: Any) -> int | None:
     if not isinstance(part, Message):
         return int(part)
-    names = _IDENTIFYING["partition_index"]
+    names = IDENTIFYING["partition_index"]
     return next((part.get(name) for name in names if part.get(name) is not None), None)
 
 
-def _merge(items: _Items, response: Message, failed: Message) -> Message:
+def _merge(items: Items, response: Message, failed: Message) -> Message:
     """Add the failed items to `response`; parts of the same topic are joined."""
     executed: list[Message] = getattr(response, items.in_response.name)
     for item in getattr(failed, items.in_response.name):

@@ -21,13 +21,13 @@ class BrokerProcess:
     def __init__(self, assignments: Sequence[str], *, log_path: Path) -> None:
         self._assignments = assignments
         self._log_path = log_path
-        self._process: subprocess.Popen[bytes]
+        self._started: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         settings = [argument for item in self._assignments for argument in ("--set", item)]
         command = [sys.executable, "-m", "rookery.cli.main", "start", *settings]
         with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+            self._started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         # For a test run that ends without stopping its brokers.
         weakref.finalize(self, _kill, self._process)
         try:
@@ -35,6 +35,11 @@ class BrokerProcess:
         except BaseException:
             self.stop(clean=False)
             raise
+
+    @property
+    def _process(self) -> "subprocess.Popen[bytes]":
+        assert self._started is not None, "the broker's process is not started"
+        return self._started
 
     def _await_ready(self) -> None:
         assert self._process.stdout is not None
@@ -46,7 +51,13 @@ class BrokerProcess:
     def _log_tail(self) -> str:
         return self._log_path.read_text("utf-8", "replace")[-_LOG_CHARACTERS_SHOWN:].strip()
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def stop(self, *, clean: bool) -> None:
+        if self._started is None:
+            return
         self._process.send_signal(signal.SIGTERM if clean else signal.SIGKILL)
         self.resume()
         try:

@@ -54,17 +54,27 @@ class Shortcuts(ABC):
         """`http://host:port`, for any client of a schema registry."""
 
     def create_topic(
-        self, name: str, *, partitions: int | None = None, config: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replicas: int | None = None,
+        config: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic. Raises ApiError if that fails."""
-        topic = NewTopic(name=name, partitions=BROKER_DEFAULT if partitions is None else partitions, configs=config)
+        topic = NewTopic(
+            name=name,
+            partitions=BROKER_DEFAULT if partitions is None else partitions,
+            replication_factor=BROKER_DEFAULT if replicas is None else replicas,
+            configs=config,
+        )
 
         async def create() -> None:
             async with self._admin() as admin:
                 (outcome,) = await admin.create_topics([topic])
             outcome.check()
 
-        _run(create())
+        run_in_thread(create())
 
     def produce(
         self,
@@ -92,7 +102,7 @@ class Shortcuts(ABC):
                 sent = [await producer.send(topic, value, key=encoded_key, **options) for value in encoded]
                 return list(await asyncio.gather(*sent))
 
-        return _run(write())
+        return run_in_thread(write())
 
     def seed(
         self,
@@ -132,7 +142,7 @@ class Shortcuts(ABC):
                 ]
                 await asyncio.gather(*sent)
 
-        _run(write())
+        run_in_thread(write())
         return len(records)
 
     def records(
@@ -159,7 +169,7 @@ class Shortcuts(ABC):
                 consumer.seek_to_beginning(*wanted)
                 return await _read_all(consumer, wanted, topic, count, timeout_s)
 
-        found = sorted(_run(read()), key=lambda record: (record.partition, record.offset))
+        found = sorted(run_in_thread(read()), key=lambda record: (record.partition, record.offset))
         with self._decoders(value_format, key_format) as decode:
             return [
                 msgspec.structs.replace(
@@ -191,7 +201,7 @@ class Shortcuts(ABC):
                         raise TimeoutError(_describe_lags(group, lags, at_most, timeout_s))
                     await asyncio.sleep(_LAG_PAUSE_S)
 
-        return _run(wait())
+        return run_in_thread(wait())
 
     def register_schema(
         self,
@@ -305,6 +315,7 @@ def _headers(given: Headers) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((name, _plain_bytes(value)) for name, value in pairs)
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
+def run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run the coroutine on an event loop in another thread, and return its result."""
     with ThreadPoolExecutor(1) as executor:
         return executor.submit(asyncio.run, work).result()
