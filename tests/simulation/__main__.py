@@ -1,11 +1,15 @@
-"""`python -m tests.simulation --seeds 1..200`: run simulated worlds one after the other and report the violations."""
+"""`python -m tests.simulation --seeds 1..200`: run simulated worlds, several at a time, and report the violations."""
 
 import argparse
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from tests.simulation.run import FAULTS_S
 from tests.simulation.scenarios import SCENARIOS, Outcome, scenario_for, simulate
@@ -15,26 +19,42 @@ _LINES_SHOWN = 60
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    failed = 0
+    failed = count = 0
     seeds = [seed for text in options.seeds for seed in _seeds(text)]
     started_s = time.monotonic()
-    for count, seed in enumerate(seeds, 1):
-        scenario = SCENARIOS[options.scenario] if options.scenario else scenario_for(seed)
-        outcome = simulate(seed, replace(scenario, faults_s=options.seconds))
-        if options.digest:
-            print(f"{seed} {outcome.scenario} {outcome.step_count} {outcome.digest}")
-        if options.trace:
-            print("\n".join(outcome.lines))
-        if outcome.violations:
-            failed += 1
-            _report(outcome)
-            if options.first:
-                break
-        elif not options.digest:
-            _show_progress(outcome, count, len(seeds), time.monotonic() - started_s)
+    with ExitStack() as stack:
+        for count, outcome in enumerate(_outcomes(stack, seeds, options), 1):
+            if options.digest:
+                print(f"{outcome.seed} {outcome.scenario} {outcome.step_count} {outcome.digest}")
+            if options.trace:
+                print("\n".join(outcome.lines))
+            if outcome.violations:
+                failed += 1
+                _report(outcome)
+                if options.first:
+                    break
+            elif not options.digest:
+                _show_progress(outcome, count, len(seeds), time.monotonic() - started_s)
     if not options.digest:
         print(f"\n{count - failed} of {count} worlds are clean ({time.monotonic() - started_s:.0f} s)")
     return 1 if failed else 0
+
+
+def _outcomes(stack: ExitStack, seeds: Sequence[int], options: argparse.Namespace) -> Iterator[Outcome]:
+    """Return the outcomes in the order of the seeds."""
+    run = partial(_run, options.scenario, options.seconds)
+    jobs = min(options.jobs, len(seeds))
+    if jobs <= 1:
+        return map(run, seeds)
+    pool = stack.enter_context(ProcessPoolExecutor(jobs))
+    # After `--first` has found a failure, the worlds that have not begun are left out.
+    stack.callback(pool.shutdown, cancel_futures=True)
+    return pool.map(run, seeds)
+
+
+def _run(scenario: str | None, faults_s: float, seed: int) -> Outcome:
+    chosen = SCENARIOS[scenario] if scenario else scenario_for(seed)
+    return simulate(seed, replace(chosen, faults_s=faults_s))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -42,6 +62,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", default=["1..100"], help="numbers and ranges, such as 7 or 1..200")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="only this one; by default the seed chooses")
     parser.add_argument("--seconds", type=float, default=FAULTS_S, help="how long faults happen in each world")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many worlds run at a time")
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
     parser.add_argument("--trace", action="store_true", help="print the last lines of the trace, for clean runs too")
     parser.add_argument("--digest", action="store_true", help="print the hash of all events")

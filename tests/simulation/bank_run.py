@@ -44,16 +44,24 @@ class BankRun(Run):
         self._transaction_version = self._random.choice((1, 2, 2))
         self._bank = Bank(
             world,
-            self._machine.address,
+            self._site.bootstrap,
             [partition for partition in self._partitions if partition.topic != REQUESTS],
             self._hosts,
             Ledger(world.violations),
             GroupHistory(world.violations),
-            _CLIENT_KINDS[self._transaction_version],
-            lambda: self._machine.boots,
+            self._client_kinds(),
+            lambda: self._site.boots,
         )
         self.posts = [Post(self._bank, name) for name in choose_names(self._random, "teller", 3)]
         self.posts += [Post(self._bank, f"clerk-{partition.partition}", partition) for partition in self._requests]
+
+    def _client_kinds(self) -> list[ClientKind]:
+        """Return the kinds of clients. REUSING needs to know when its requests cannot arrive any more.
+
+        That is after a restart of the only node; with several nodes they may be in flight to another one.
+        """
+        kinds = _CLIENT_KINDS[self._transaction_version]
+        return [kind for kind in kinds if self._scenario.cluster is None or kind is not ClientKind.REUSING]
 
     @property
     def counts(self) -> Counts:
@@ -92,7 +100,7 @@ class BankRun(Run):
         """Write requests as a customer. The requests in the log count, not only the acknowledged ones."""
         random, loop = self._world.new_random(), self._world.loop
         end_s = loop.time() + duration_s
-        producer = new_producer(self._world, name="customer", bootstrap=self._machine.address, randomness=random)
+        producer = new_producer(self._world, name="customer", bootstrap=self._site.bootstrap, randomness=random)
         for number in count():
             if loop.time() >= end_s:
                 break
@@ -137,11 +145,11 @@ class BankRun(Run):
             check_confirmed(self._bank.ledger, confirmed, ends, {record.value for record in log})
 
     def _cluster(self, client_id: str) -> Cluster:
-        return Cluster.at(self._machine.address, client_id=client_id, timeout_s=REQUEST_TIMEOUT_S)
+        return Cluster.at(self._site.bootstrap, client_id=client_id, timeout_s=REQUEST_TIMEOUT_S)
 
     def _consumer(self, client_id: str, *, isolation: str) -> Consumer[bytes, bytes]:
         settings = {"isolation.level": isolation}
-        return new_consumer(self._world, name=client_id, bootstrap=self._machine.address, settings=settings)
+        return new_consumer(self._world, name=client_id, bootstrap=self._site.bootstrap, settings=settings)
 
     # The end
 

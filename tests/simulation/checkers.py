@@ -5,8 +5,11 @@ observation, and adds to `Violations`. Failures and the tests with planted bugs 
 
     exactly-once-in-order   acknowledged records are in the log once, in order, at the acknowledged offsets; others are
                             there at most once
+    at-least-once           acknowledged records are in the log, also those of producers without idempotence
     stable-reads            a later read of an offset never returns another record
-    confirmed-topics        a topic that CreateTopics confirmed exists, with its partitions
+    confirmed-topics        a topic that CreateTopics confirmed exists, with its partitions, until DeleteTopics is sent;
+                            one whose deletion was confirmed does not exist
+    renewed-topics          a topic that was deleted and created again has all acknowledged records and no older ones
     committed-offsets       a group's committed offset is never lost and never moves back
     read-before-commit      every record below a group's committed offset was delivered to one of its members
     one-owner               no two members of one generation own the same partition
@@ -16,7 +19,7 @@ observation, and adds to `Violations`. Failures and the tests with planted bugs 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
@@ -35,12 +38,16 @@ class Violation(NamedTuple):
 
 
 class Violations:
-    def __init__(self) -> None:
+    """What the checkers found. `on_add` is called with the name of each checker that finds something."""
+
+    def __init__(self, on_add: Callable[[str], None] = lambda checker: None) -> None:
         self.found: list[Violation] = []
+        self._on_add = on_add
 
     def add(self, checker: str, message: str) -> None:
         if len(self.found) < _VIOLATIONS_KEPT:
             self.found.append(Violation(checker, message))
+        self._on_add(checker)
 
 
 class Fate(Enum):
@@ -80,6 +87,8 @@ class History:
     read_count: int = 0
     # The topics that were created during the run, with their number of partitions.
     confirmed: dict[TopicName, int] = field(default_factory=dict)
+    # The topics that were deleted during the run.
+    deleted: set[TopicName] = field(default_factory=set)
 
     def on_power_loss(self) -> None:
         """Mark the records that a power loss may remove.
@@ -101,6 +110,10 @@ class History:
                 f"{reader} read {_show(record.value)} at {record.partition}@{record.offset}, "
                 f"where {_show(known)} had been read",
             )
+
+    def only(self, topics: Container[TopicName]) -> "History":
+        """Return the part of the history that is about the records of some topics."""
+        return History(self.violations, sent=[sent for sent in self.sent if sent.partition.topic in topics])
 
     @property
     def acknowledged_count(self) -> int:
@@ -198,6 +211,19 @@ def check_exactly_once_in_order(history: History, log: list[ReadRecord]) -> None
         last[sent.producer, sent.partition] = sent.number, found
 
 
+def check_at_least_once(history: History, log: list[ReadRecord]) -> None:
+    """Check the records of producers that may send twice: those that were acknowledged are in the log."""
+    found = {(record.partition, record.value) for record in log}
+    for sent in history.sent:
+        is_lost = sent.fate is Fate.ACKNOWLEDGED and not sent.may_be_lost
+        if is_lost and (sent.partition, sent.value) not in found:
+            history.violations.add(
+                "at-least-once",
+                f"{_show(sent.value)} was acknowledged at {sent.partition}@{sent.offset}, but is not there",
+            )
+    _check_unknown_records(history, log)
+
+
 def _check_unknown_records(history: History, log: list[ReadRecord]) -> None:
     ours = {(sent.partition, sent.value) for sent in history.sent}
     for record in log:
@@ -239,6 +265,17 @@ def check_confirmed_topics(history: History, topics: dict[TopicName, int]) -> No
             history.violations.add(
                 "confirmed-topics", f"{name} was created with {count} partitions, but has {topics.get(name, 0)}"
             )
+    for name in sorted(history.deleted & topics.keys()):
+        history.violations.add("confirmed-topics", f"{name} was deleted, but exists")
+
+
+def check_renewed_topic(
+    violations: Violations, topic: str, acknowledged: Iterable[bytes], read: Iterable[bytes]
+) -> None:
+    """Check a topic after all of its records were acknowledged; its predecessors had the same name."""
+    if (expected := Counter(acknowledged)) != (found := Counter(read)):
+        lost, others = sorted(expected - found), sorted(found - expected)
+        violations.add("renewed-topics", f"{topic} lacks {lost}, and has {others} of an older version, or twice")
 
 
 def _show(value: bytes) -> str:

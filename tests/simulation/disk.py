@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.faults.files import Call, Crash, CrashFiles, Survival
+from tests.faults.files import Call, Crash, CrashFiles, Directory, Inode, Survival
 from tests.simulation.trace import Trace
 
 
@@ -31,7 +31,7 @@ class SimulatedDisk(CrashFiles):
         # The probability that a sync fails.
         self.sync_failure_chance = 0.0
         # The longest delay of work in worker threads: before it runs, and before its end is seen.
-        self.delay_s_max = 0.002
+        self.delay_s_max = self.usual_delay_s_max = 0.002
         self.fail = self._fail_sync
 
     def stop_after(self, mutations: int) -> None:
@@ -75,3 +75,34 @@ class SimulatedDisk(CrashFiles):
         if call.name != "sync" or not self.sync_failure_chance:
             return None
         return errno.EIO if self._random.random() < self.sync_failure_chance else None
+
+    def sync_everything(self) -> None:
+        """Make the whole content durable."""
+        pending: list[Inode | Directory] = [self.root]
+        for node in pending:
+            node.sync()
+            pending += node.entries.values() if isinstance(node, Directory) else ()
+
+    # For observers of the world: without calls, faults or changes
+
+    def peek(self, path: Path, *, synced: bool = False) -> bytes | None:
+        """Return a file's bytes, None if there is no such file. `synced`: only what certainly survives a power loss."""
+        node = self._peek(path, synced=synced)
+        if not isinstance(node, Inode):
+            return None
+        return bytes(node.synced if synced else node.data)
+
+    def peek_names(self, path: Path, *, synced: bool = False) -> list[str]:
+        """Return the sorted names in a directory, none if there is no such directory."""
+        node = self._peek(path, synced=synced)
+        if not isinstance(node, Directory):
+            return []
+        return sorted(node.synced if synced else node.entries)
+
+    def _peek(self, path: Path, *, synced: bool) -> Inode | Directory | None:
+        node: Inode | Directory | None = self.root
+        for part in path.parts[1:]:
+            if not isinstance(node, Directory):
+                return None
+            node = (node.synced if synced else node.entries).get(part)
+        return node

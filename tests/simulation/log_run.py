@@ -11,6 +11,7 @@ from typing import Any
 from rookery.base.errors import ApiError
 from tests.simulation.checkers import (
     History,
+    ReadRecord,
     check_confirmed_topics,
     check_exactly_once_in_order,
     check_read_before_commit,
@@ -40,7 +41,7 @@ class LogRun(Run):
         self._history = History(
             world.violations, unsynced_topics=scenario.unsynced_topics, loses_power=scenario.loses_power
         )
-        self._machine.on_power_loss = self._history.on_power_loss
+        self._site.on_power_loss(self._history.on_power_loss)
         self._readers = self._new_group("packing", partial(OwnMember, kind=self._random.choice(KINDS)), reads=True)
         self._groups = [
             self._new_group("billing", ClassicMember),
@@ -69,7 +70,7 @@ class LogRun(Run):
             self._world.violations,
             name=name,
             new_member=new_member,
-            bootstrap=self._machine.address,
+            bootstrap=self._site.bootstrap,
             partitions=[partition for partition in self._partitions if partition.topic not in lost_topics],
             hosts=self._hosts,
         )
@@ -77,8 +78,11 @@ class LogRun(Run):
     def _start_users(self) -> None:
         self._start_producers()
         self._start_readers()
-        operator = OperatorUser(self._world, self._history, bootstrap=self._machine.address)
+        operator = self._new_operator()
         self._start(operator.name, operator.run())
+
+    def _new_operator(self) -> OperatorUser:
+        return OperatorUser(self._world, self._history, bootstrap=self._site.bootstrap)
 
     def _churn(self, duration_s: float) -> list[Coroutine[Any, Any, None]]:
         return [group.churn(duration_s) for group in self._groups]
@@ -94,28 +98,34 @@ class LogRun(Run):
     def _start_producers(self) -> None:
         for name in choose_names(self._random, "producer", 3):
             user = ProducerUser(
-                self._world, self._history, name=name, bootstrap=self._machine.address, partitions=self._partitions
+                self._world, self._history, name=name, bootstrap=self._site.bootstrap, partitions=self._partitions
             )
-            pause_s = self._random.choice((0.05, 0.2, 0.5))
-            count = round(1.5 * self._scenario.faults_s / pause_s)
-            self._producers[name] = self._start(name, user.run(count, pause_s))
+            self._start_producer(name, user)
+
+    def _start_producer(self, name: str, user: ProducerUser) -> None:
+        pause_s = self._random.choice((0.05, 0.2, 0.5))
+        count = round(1.5 * self._scenario.faults_s / pause_s)
+        self._producers[name] = self._start(name, user.run(count, pause_s))
 
     def _start_readers(self) -> None:
         for name in choose_names(self._random, "reader", 2):
             user = ReaderUser(
-                self._world, self._history, name=name, bootstrap=self._machine.address, partitions=self._partitions
+                self._world, self._history, name=name, bootstrap=self._site.bootstrap, partitions=self._partitions
             )
             self._start(name, user.run())
 
     async def _audit(self) -> None:
         try:
-            log = await self._start("auditor", read_everything(self._world, self._machine.address, self._partitions))
+            log = await self._start("auditor", read_everything(self._world, self._site.bootstrap, self._partitions))
             committed = {group: await self._start("auditor", group.check_offsets()) for group in self._groups}
-            topics = await self._start("auditor", list_topics(self._machine.address))
+            topics = await self._start("auditor", list_topics(self._site.bootstrap))
         except ApiError as error:
             self._violate("exactly-once-in-order", f"the log cannot be read at the end: {error}")
             return
-        check_exactly_once_in_order(self._history, log)
+        self._check_log(log)
         check_read_before_commit(self._readers.history, log, committed[self._readers])
         check_stable_log(self._history, log)
         check_confirmed_topics(self._history, topics)
+
+    def _check_log(self, log: list[ReadRecord]) -> None:
+        check_exactly_once_in_order(self._history, log)

@@ -6,6 +6,7 @@ the loop, after a seeded delay and some time before its result is seen, as work 
 
 A process is a context variable. Every callback that a process schedules has its context, so that the loop can drop the
 callbacks of a dead process. So a kill can happen between any two callbacks, and not even a `finally` runs after it.
+The callbacks and timers of a paused process wait until it is resumed, as with SIGSTOP or a stalled virtual machine.
 """
 
 import asyncio
@@ -30,12 +31,18 @@ class StuckError(Exception):
 
 
 class Process:
-    """A simulated process. `kill` ends it: the loop checks `alive` before each of its callbacks."""
+    """A simulated process. `kill` ends it: the loop checks `alive` before each of its callbacks.
+
+    `SimulatedLoop.pause` and `resume` stop and continue it.
+    """
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
         self.host = host
         self.alive = True
+        self.is_paused = False
+        # The callbacks that became ready while the process was paused, in their order.
+        self.held: list[asyncio.Handle] = []
         self.context: Context = copy_context()
         self.context.run(CURRENT.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
@@ -43,6 +50,7 @@ class Process:
 
     def kill(self) -> None:
         self.alive = False
+        self.held.clear()
 
     def remember(self, task: "asyncio.Task[Any]") -> None:
         if len(self.tasks) >= _TASKS_BEFORE_SWEEP and len(self.tasks) >= 2 * self._unfinished:
@@ -138,6 +146,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process = _owner(handle)
         if process is not None and not process.alive:
             return
+        if process is not None and process.is_paused:
+            process.held.append(handle)
+            return
         self._trace.step(self._now_s, process.name if process else "world")
         if self._trace.step_count > STEPS_MAX:
             raise StuckError(
@@ -169,6 +180,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         assert self.dialler is not None
         return await self.dialler.connect(protocol_factory, host, port)
+
+    # Processes
+
+    def pause(self, process: Process) -> None:
+        """Stop a process between two callbacks. Its connections stay open; its peers' bytes wait in buffers."""
+        process.is_paused = True
+
+    def resume(self, process: Process) -> None:
+        """Continue a process: first the callbacks and timers that became ready in the meantime."""
+        process.is_paused = False
+        held, process.held = process.held, []
+        self._queue.extend(held)
 
     def spawn(self, process: Process, body: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
         """Run a coroutine in a process."""

@@ -16,6 +16,7 @@ from random import Random
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.cluster import Cluster
+from rookery.client.coordinators import Coordinators
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from tests.simulation.checkers import GroupHistory
@@ -58,6 +59,7 @@ class Member(ABC):
         self._random: Random = world.new_random()
         self._member_id = ""
         self._cluster = Cluster.at(bootstrap, client_id=name, timeout_s=REQUEST_TIMEOUT_S)
+        self._coordinators = Coordinators(self._cluster)
         self._positions: dict[TopicPartition, Offset] = {}
         self._is_leaving = False
 
@@ -68,6 +70,8 @@ class Member(ABC):
             except ApiError as error:
                 self._world.note(f"{error.code.name} in generation {self.generation}")
                 self._learn(error.code)
+                # The coordinator may have moved: the next request looks for it.
+                self._coordinators.forget(self._group)
                 await asyncio.sleep(self._random.uniform(0.05, 0.3))
         self.owned = None
         try:
@@ -96,7 +100,6 @@ class Member(ABC):
 
     async def _live(self) -> None:
         if self.owned is None:
-            await self._find_coordinator()
             await self._join()
         while not self._is_leaving:
             await asyncio.sleep(self._random.uniform(0.1, _HEARTBEAT_S))
@@ -107,21 +110,20 @@ class Member(ABC):
             if self._random.random() < 0.8:
                 await self._commit()
             if self._random.random() < 0.3:
-                await fetch_committed(self._cluster, self._group, sorted(self._positions), self._history)
+                await self._fetch_committed(sorted(self._positions))
             await self._heartbeat()
 
     async def _call(self, api_key: ApiKey, request: Message, *, version: int | None = None) -> Message:
-        connection = await self._cluster.connection()
+        connection = await self._cluster.connection(await self._coordinators.find(self._group))
         timeout_s = JOIN_TIMEOUT_S if api_key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP) else REQUEST_TIMEOUT_S
         return await connection.request(api_key, request, timeout_s=timeout_s, api_version=version)
 
-    async def _find_coordinator(self) -> None:
-        response = await self._call(ApiKey.FIND_COORDINATOR, Message(key_type=0, coordinator_keys=[self._group]))
-        check(response.coordinators[0].error_code)
+    async def _fetch_committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
+        return await fetch_committed(self._cluster, self._group, partitions, self._history)
 
     async def _begin_at_committed(self, partitions: frozenset[TopicPartition]) -> None:
         """Set the positions of new partitions to the committed offsets."""
-        self._positions |= await fetch_committed(self._cluster, self._group, sorted(partitions), self._history)
+        self._positions |= await self._fetch_committed(sorted(partitions))
 
     async def _commit(self) -> None:
         if not self._positions:
@@ -158,7 +160,7 @@ async def fetch_committed(
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition.partition)
     topics = [Message(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
-    connection = await cluster.connection()
+    connection = await cluster.connection(await Coordinators(cluster).find(group))
     response = await connection.request(
         ApiKey.OFFSET_FETCH,
         Message(groups=[Message(group_id=group, topics=topics)], require_stable=True),

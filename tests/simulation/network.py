@@ -1,9 +1,11 @@
 """A network in memory: hosts, links between them, and connections that look like TCP to protocols.
 
 A connection has two endpoints, each with a pipe to the other. A pipe keeps its segments in order and delivers each
-after a seeded delay, in one piece or in several. If a link is cut, its segments wait, as while TCP retransmits, and are
-delivered when it heals. Bytes that the receiver has not taken count against a window; those beyond it stay in the
-sender's write buffer, so that the sender's protocol is paused if its peer is slow.
+after a seeded delay, in one piece or in several. A link is an ordered pair of hosts (sender, receiver), with its own
+latency and its own probability of resets. If a link is cut, its segments wait, as while TCP retransmits, and are
+delivered when it heals; a new connection needs the links of both directions. Bytes that the receiver has not taken
+count against a window; those beyond it stay in the sender's write buffer, so that the sender's protocol is paused if
+its peer is slow.
 
 When a process is killed, its kernel resets its connections. A host that loses power sends nothing: its peers' bytes
 vanish, and once it is up again it responds with a reset to what they send on old connections.
@@ -29,7 +31,8 @@ _SPLIT_CHANCE = 0.2
 # The probability that a reset makes the peer's kernel drop data that it has not delivered yet.
 _OVERTAKE_CHANCE = 0.5
 
-_DATA, _END, _RESET = "data", "end", "reset"
+# A refusal is the reset with which a host responds to a segment for a connection that it does not have.
+_DATA, _END, _RESET, _REFUSAL = "data", "end", "reset", "refusal"
 
 
 class _Segment(NamedTuple):
@@ -41,6 +44,13 @@ class _Segment(NamedTuple):
 class Latency(NamedTuple):
     shortest_s: float = 0.0002
     longest_s: float = 0.003
+
+
+class Link(NamedTuple):
+    """The properties of one direction between two hosts. `reset_chance`: that a segment breaks its connection."""
+
+    latency: Latency = Latency()
+    reset_chance: float = 0.0
 
 
 class Endpoint(asyncio.Transport):
@@ -171,9 +181,12 @@ class Endpoint(asyncio.Transport):
 
     def _deliver(self) -> None:
         self._pump = None
-        if self.is_lost or not self.incoming or self.network.is_cut(self.process.host, self.peer.process.host):
+        if self.is_lost or not self.incoming:
             return
         kind = self.incoming[0].kind
+        here, there = self.process.host, self.peer.process.host
+        if self.network.is_cut(there, here) or (kind == _REFUSAL and self.network.is_cut(here, there)):
+            return
         if kind == _DATA and not self._reading:
             return
         data = self.incoming.popleft().data
@@ -241,7 +254,9 @@ class SimulatedNetwork:
         self.latency = Latency()
         self.ports: dict[tuple[str, int], _Port] = {}
         self._random = random
-        self._cuts: set[frozenset[str]] = set()
+        # Ordered pairs (sender, receiver).
+        self._cuts: set[tuple[str, str]] = set()
+        self._links: dict[tuple[str, str], Link] = {}
         self._down: set[str] = set()
         # In the order in which they were opened.
         self._endpoints: dict[Endpoint, None] = {}
@@ -263,12 +278,13 @@ class SimulatedNetwork:
         self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         process = current_process()
-        while self.is_cut(process.host, host) or host in self._down:
+        here = process.host
+        while self.is_cut(here, host) or self.is_cut(host, here) or host in self._down:
             await asyncio.sleep(_CONNECT_RETRY_S)
-        await asyncio.sleep(self._delay_s())
+        await asyncio.sleep(self._delay_s(here, host))
         bound = self.ports.get((host, port))
         if bound is None or bound.make_protocol is None:
-            await asyncio.sleep(self._delay_s())
+            await asyncio.sleep(self._delay_s(host, here))
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._next_port += 1
         client = Endpoint(self, process, (process.host, self._next_port))
@@ -278,7 +294,7 @@ class SimulatedNetwork:
         self._endpoints |= {client: None, server: None}
         self.loop.call_soon(server.open, context=bound.process.context)
         try:
-            await asyncio.sleep(self._delay_s())
+            await asyncio.sleep(self._delay_s(host, here))
         except asyncio.CancelledError:
             client.abort()
             raise
@@ -287,8 +303,9 @@ class SimulatedNetwork:
 
     # Segments
 
-    def _delay_s(self) -> float:
-        return self._random.uniform(*self.latency)
+    def _delay_s(self, sender: str, receiver: str) -> float:
+        link = self._links.get((sender, receiver))
+        return self._random.uniform(*(self.latency if link is None else link.latency))
 
     def split(self, data: bytes) -> list[bytes]:
         """Split a write into the pieces in which it arrives; mostly it is one."""
@@ -299,12 +316,18 @@ class SimulatedNetwork:
 
     def send(self, receiver: Endpoint, kind: str, data: bytes = b"") -> None:
         sender = receiver.peer
+        here, there = sender.process.host, receiver.process.host
         if receiver.is_lost or not receiver.process.alive:
-            if kind != _RESET and receiver.process.host not in self._down:
-                sender.incoming.append(_Segment(self.loop.time() + 2 * self._delay_s(), _RESET, b""))
+            if kind != _RESET and there not in self._down:
+                sender.incoming.append(_Segment(self.loop.time() + 2 * self._delay_s(here, there), _REFUSAL, b""))
                 sender.pump_soon()
             return
-        due_s = self.loop.time() + self._delay_s()
+        link = self._links.get((here, there))
+        if link is not None and link.reset_chance and self._random.random() < link.reset_chance:
+            receiver.reset()
+            sender.reset()
+            return
+        due_s = self.loop.time() + self._delay_s(here, there)
         if receiver.incoming:
             due_s = max(due_s, receiver.incoming[-1].due_s)
         receiver.incoming.append(_Segment(due_s, kind, data))
@@ -316,14 +339,43 @@ class SimulatedNetwork:
 
     # Faults
 
-    def is_cut(self, host: str, other: str) -> bool:
-        return frozenset((host, other)) in self._cuts
+    @property
+    def has_bad_links(self) -> bool:
+        """Whether some link is cut or has its own properties."""
+        return bool(self._cuts or self._links)
+
+    def is_cut(self, sender: str, receiver: str) -> bool:
+        return (sender, receiver) in self._cuts
 
     def cut(self, host: str, other: str) -> None:
-        self._cuts.add(frozenset((host, other)))
+        """Cut both directions between two hosts."""
+        self._cuts |= {(host, other), (other, host)}
+
+    def cut_one_way(self, sender: str, receiver: str) -> None:
+        self._cuts.add((sender, receiver))
+
+    def set_link(self, sender: str, receiver: str, link: Link) -> None:
+        """Set the properties of one direction; `heal_links` removes them."""
+        self._links[sender, receiver] = link
+
+    def mend(self, host: str, other: str) -> None:
+        """End all faults of the two links between two hosts."""
+        for pair in ((host, other), (other, host)):
+            self._cuts.discard(pair)
+            self._links.pop(pair, None)
+        self._deliver_held()
 
     def heal(self) -> None:
+        """End all cuts."""
         self._cuts.clear()
+        self._deliver_held()
+
+    def heal_links(self) -> None:
+        """End all faults of links, except the latency of the whole network."""
+        self._links.clear()
+        self.heal()
+
+    def _deliver_held(self) -> None:
         for endpoint in list(self._endpoints):
             endpoint.pump_soon()
 
@@ -349,7 +401,8 @@ class SimulatedNetwork:
             if not silently and not endpoint.peer.is_lost:
                 if not responses_arrive or self._random.random() < _OVERTAKE_CHANCE:
                     endpoint.peer.incoming.clear()
-                endpoint.peer.incoming.append(_Segment(self.loop.time() + self._delay_s(), _RESET, b""))
+                delay_s = self._delay_s(process.host, endpoint.peer.process.host)
+                endpoint.peer.incoming.append(_Segment(self.loop.time() + delay_s, _RESET, b""))
                 endpoint.peer.pump_soon()
 
     def set_down(self, host: str, *, down: bool) -> None:

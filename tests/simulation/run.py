@@ -1,7 +1,7 @@
 """One run of a scenario in its own world: the part that all scenarios share.
 
-A machine is booted and users work while faults happen. Then the faults end, and the final state is checked. The users
-and the checks depend on the kind of run, see `log_run` and `bank_run`.
+The nodes of a site are booted and users work while faults happen. Then the faults end, and the final state is checked.
+The users and the checks depend on the kind of run, see `log_run` and `bank_run`.
 """
 
 import asyncio
@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from rookery.base.errors import ApiError
 from rookery.base.types import TopicName, TopicPartition
 from rookery.client.admin import NewTopic
-from tests.simulation.faults import NETWORK_FAULTS, Fault, Nemesis
+from tests.simulation.cluster_site import ClusterPlan, ClusterSite
+from tests.simulation.faults import Fault
+from tests.simulation.site import LoneMachine, Site
 from tests.simulation.users import create_topics
-from tests.simulation.world import Machine, World
+from tests.simulation.world import World
 
 Result = TypeVar("Result")
 
@@ -38,8 +40,10 @@ class Counts(NamedTuple):
 class Scenario:
     name: str
     run: "type[Run]"
-    # The faults of the machine; faults of the network happen in all scenarios.
-    faults: tuple[Fault, ...]
+    # The faults of a lone machine; faults of the network happen in all scenarios.
+    faults: tuple[Fault, ...] = ()
+    # The nodes and faults of a cluster; None if there is a lone machine.
+    cluster: ClusterPlan | None = None
     settings: tuple[str, ...] = ()
     topics: tuple[NewTopic, ...]
     unsynced_topics: frozenset[TopicName] = frozenset()
@@ -54,11 +58,18 @@ class Run(ABC):
         self._world = world
         self._scenario = scenario
         self._random = world.new_random()
-        self._machine: Machine = world.new_machine("broker", *scenario.settings)
         self._hosts: list[str] = []
+        self._site: Site = self._new_site()
         self._partitions = [
             TopicPartition(topic.name, index) for topic in scenario.topics for index in range(topic.partitions)
         ]
+
+    def _new_site(self) -> Site:
+        settings, pauses_s = self._scenario.settings, self._scenario.pauses_s
+        if self._scenario.cluster is not None:
+            return ClusterSite(self._world, self._hosts, self._scenario.cluster, settings=settings, pauses_s=pauses_s)
+        faults = self._scenario.faults
+        return LoneMachine(self._world, self._hosts, faults=faults, settings=settings, pauses_s=pauses_s)
 
     @property
     @abstractmethod
@@ -95,19 +106,16 @@ class Run(ABC):
 
     async def _main(self) -> None:
         duration_s = self._scenario.faults_s
-        self._machine.boot()
-        await self._start("operator", create_topics(self._machine.address, self._scenario.topics))
+        await self._site.boot()
+        await self._start("operator", create_topics(self._site.bootstrap, self._scenario.topics))
         await self._prepare()
         self._start_users()
-        nemesis = Nemesis(self._world, self._machine, self._hosts, self._scenario.pauses_s)
-        await asyncio.gather(
-            nemesis.run(self._scenario.faults, NETWORK_FAULTS, duration_s=duration_s), *self._churn(duration_s)
-        )
-        nemesis.end()
+        await asyncio.gather(self._site.inject_faults(duration_s), *self._churn(duration_s))
+        await self._site.end_faults()
         self._world.note("faults have ended")
         await self._settle()
         await self._try_to_audit()
-        await self._machine.stop()
+        await self._site.stop()
 
     async def _try_to_audit(self) -> None:
         try:

@@ -73,6 +73,53 @@ def test_a_killed_process_does_nothing_more(loop: SimulatedLoop) -> None:
     run(loop, main())
 
 
+def test_a_paused_process_continues_where_it_was(loop: SimulatedLoop) -> None:
+    seen: list[float] = []
+    process = Process("sleeper", "host")
+
+    async def sleeper() -> None:
+        while True:
+            await asyncio.sleep(1)
+            seen.append(loop.time())
+
+    async def main() -> None:
+        task = loop.spawn(process, sleeper())
+        await asyncio.sleep(1.5)
+        loop.pause(process)
+        await asyncio.sleep(10)
+        assert seen == [1]
+        loop.resume(process)
+        await asyncio.sleep(1.25)
+        # The timer of the second 2 ran when the process was resumed, and the next sleep began then.
+        assert seen == [1, 11.5, 12.5]
+        loop.pause(process)
+        await asyncio.sleep(5)
+        process.kill()
+        loop.resume(process)
+        await asyncio.sleep(5)
+        assert seen == [1, 11.5, 12.5]
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it stays pending on purpose
+
+    run(loop, main())
+
+
+def test_callbacks_of_a_paused_process_keep_their_order(loop: SimulatedLoop) -> None:
+    seen: list[str] = []
+    process = Process("sleeper", "host")
+
+    async def main() -> None:
+        loop.pause(process)
+        for delay_s, name in ((3, "last"), (1, "first"), (2, "second")):
+            loop.call_later(delay_s, seen.append, name, context=process.context)
+        await asyncio.sleep(5)
+        assert not seen
+        loop.resume(process)
+        await asyncio.sleep(0)
+        assert seen == ["first", "second", "last"]
+
+    run(loop, main())
+
+
 def test_waiting_for_nothing_is_an_error(loop: SimulatedLoop) -> None:
     async def main() -> None:
         await loop.create_future()

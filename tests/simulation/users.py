@@ -6,17 +6,18 @@ world's clock and randomness.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from random import Random
 
 from rookery.base.errors import ApiError
-from rookery.base.types import Offset, TopicName, TopicPartition
+from rookery.base.types import Offset, TopicId, TopicName, TopicPartition
 from rookery.client import Consumer, ConsumerRecord, Producer, RecordMetadata
-from rookery.client.admin import Admin, NewTopic
+from rookery.client.admin import Admin, CreatedTopic, NewTopic
 from rookery.client.cluster import Cluster
-from tests.simulation.checkers import Fate, History, ReadRecord, Sent
+from tests.simulation.checkers import Fate, History, ReadRecord, Sent, check_renewed_topic
 from tests.simulation.world import World
 
 REQUEST_TIMEOUT_S = 4.0
@@ -59,11 +60,24 @@ def _client_config(name: str, bootstrap: str, timeout_s: float) -> dict[str, obj
 
 
 class ProducerUser:
-    """Sends records to random partitions; finished when every record is acknowledged or has failed."""
+    """Sends records to random partitions; finished when every record is acknowledged or has failed.
+
+    `may_lose`: acknowledged records may be lost, for example with acks=1.
+    """
 
     def __init__(
-        self, world: World, history: History, *, name: str, bootstrap: str, partitions: Sequence[TopicPartition]
+        self,
+        world: World,
+        history: History,
+        *,
+        name: str,
+        bootstrap: str,
+        partitions: Sequence[TopicPartition],
+        settings: Mapping[str, object] | None = None,
+        may_lose: bool = False,
     ) -> None:
+        self._settings = settings
+        self._may_lose = may_lose
         self._world = world
         self._history = history
         self._name = name
@@ -72,7 +86,13 @@ class ProducerUser:
         self._random = world.new_random()
 
     async def run(self, record_count: int, mean_pause_s: float) -> None:
-        producer = new_producer(self._world, name=self._name, bootstrap=self._bootstrap, randomness=self._random)
+        producer = new_producer(
+            self._world,
+            name=self._name,
+            bootstrap=self._bootstrap,
+            randomness=self._random,
+            settings=self._settings,
+        )
         for number in range(record_count):
             # Bursts: most records follow immediately and share a batch.
             if self._random.random() < 0.5:
@@ -84,7 +104,7 @@ class ProducerUser:
     async def _send(self, producer: Producer[bytes, bytes], number: int) -> None:
         partition = self._random.choice(self._partitions)
         value = f"{self._name}:{number} ".encode() + b"." * self._random.choice(_SIZES)
-        sent = Sent(self._name, number, partition, value)
+        sent = Sent(self._name, number, partition, value, may_be_lost=self._may_lose)
         while True:
             try:
                 landed = await producer.send(partition.topic, value, partition=partition.partition)
@@ -131,14 +151,15 @@ class ReaderUser:
 
 
 class OperatorUser:
-    """Creates a topic from time to time."""
+    """Creates a topic from time to time, and deletes some of them with `delete_chance`."""
 
     name = "operator"
 
-    def __init__(self, world: World, history: History, *, bootstrap: str) -> None:
+    def __init__(self, world: World, history: History, *, bootstrap: str, delete_chance: float = 0.0) -> None:
         self._world = world
         self._history = history
         self._bootstrap = bootstrap
+        self._delete_chance = delete_chance
         self._random = world.new_random()
 
     async def run(self) -> None:
@@ -152,15 +173,88 @@ class OperatorUser:
                 self._world.note(f"{topic.name} was not confirmed: {error}")
             else:
                 self._history.confirmed[topic.name] = topic.partitions
+            if self._delete_chance and self._random.random() < self._delete_chance:
+                await self._delete(self._random.choice(sorted(self._history.confirmed) or [topic.name]))
+
+    async def _delete(self, topic: TopicName) -> None:
+        # From now on it may be gone, even if no response confirms it.
+        self._history.confirmed.pop(topic, None)
+        try:
+            await delete_topics(self._bootstrap, [topic])
+        except ApiError as error:
+            self._world.note(f"the deletion of {topic} was not confirmed: {error}")
+        else:
+            self._history.deleted.add(topic)
 
 
-async def create_topics(bootstrap: str, topics: Sequence[NewTopic]) -> None:
+class RenewingUser:
+    """Creates a topic, writes and reads it, deletes it, and creates it again under the same name.
+
+    After a failure it goes on with another name: the topic of the old one may exist or not.
+    """
+
+    name = "renewer"
+
+    def __init__(self, world: World, *, bootstrap: str) -> None:
+        self._world = world
+        self._bootstrap = bootstrap
+        self._random = world.new_random()
+
+    async def run(self) -> None:
+        topic = "draft-1"
+        for version in count(1):
+            await asyncio.sleep(self._random.uniform(0.2, 2))
+            try:
+                await self._renew(topic, version)
+            except ApiError as error:
+                self._world.note(f"leaves version {version} of {topic}: {error}")
+                topic = f"draft-{version + 1}"
+
+    async def _renew(self, topic: TopicName, version: int) -> None:
+        (created,) = await create_topics(self._bootstrap, [NewTopic(name=topic, partitions=2)])
+        assert created.topic_id is not None
+        acknowledged = await self._write(topic, version)
+        partitions = [TopicPartition(topic, index) for index in range(2)]
+        read = [record.value for record in await read_everything(self._world, self._bootstrap, partitions)]
+        check_renewed_topic(self._world.violations, f"version {version} of {topic}", acknowledged, read)
+        # By its id: a request that arrives late must not delete the successor.
+        await delete_topics(self._bootstrap, [created.topic_id])
+
+    async def _write(self, topic: TopicName, version: int) -> list[bytes]:
+        """Write some records; return the acknowledged ones."""
+        acknowledged = []
+        async with new_producer(
+            self._world, name=self.name, bootstrap=self._bootstrap, randomness=self._random
+        ) as producer:
+            for number in range(self._random.randint(1, 8)):
+                value = f"{topic} version {version}: {number}".encode()
+                landed = await producer.send(topic, value, partition=self._random.randrange(2))
+                await landed
+                acknowledged.append(value)
+        return acknowledged
+
+
+@asynccontextmanager
+async def open_admin(bootstrap: str) -> AsyncIterator[Admin]:
     cluster = Cluster.at(bootstrap, client_id="operator", timeout_s=REQUEST_TIMEOUT_S)
     try:
-        for outcome in await Admin.over(cluster).create_topics(topics):
-            outcome.check()
+        yield Admin.over(cluster)
     finally:
         await cluster.close()
+
+
+async def create_topics(bootstrap: str, topics: Sequence[NewTopic]) -> list[CreatedTopic]:
+    async with open_admin(bootstrap) as admin:
+        created = await admin.create_topics(topics)
+    for outcome in created:
+        outcome.check()
+    return created
+
+
+async def delete_topics(bootstrap: str, topics: Sequence[TopicName | TopicId]) -> None:
+    async with open_admin(bootstrap) as admin:
+        for outcome in await admin.delete_topics(topics):
+            outcome.check()
 
 
 async def list_topics(bootstrap: str) -> dict[TopicName, int]:

@@ -1,7 +1,8 @@
 """A simulated world: one event loop, one network, machines with disks, and users; all from one seed.
 
-`World` owns the shared parts. `Machine` is a computer that runs a node and can be killed, lose power and be booted
-again. The node is the real one, created as in `node.main`, with simulated files, clock, randomness and network.
+`World` owns the shared parts. `Machine` is a computer that runs a node and can be killed, paused, lose power or its
+disk, and be booted again. The node is the real one, created as in `node.main`, with simulated files, clock, randomness
+and network.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from tests.simulation.network import SimulatedNetwork
 from tests.simulation.trace import Trace
 
 _EPOCH_MS = 1_700_000_000_000
-_DATA = Path("/data")
+DATA = Path("/data")
 PORT = 9092
 _STOP_TIMEOUT_S = 60.0
 # The clients are a library, so they log with Python's `logging`.
@@ -40,13 +41,16 @@ _BUG_EVENTS = ("request failed", "request failed after its connection closed")
 
 
 class SimulatedClock:
-    """Wall-clock time can jump; the monotonic clock is the loop's."""
+    """Wall-clock time can jump; the monotonic clock is the loop's. With a `base`, it also jumps when the base does."""
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: SimulatedLoop, base: "SimulatedClock | None" = None) -> None:
         self._loop = loop
+        self._base = base
         self.jumped_ms = 0
 
     def now_ms(self) -> TimestampMs:
+        if self._base is not None:
+            return self._base.now_ms() + self.jumped_ms
         return _EPOCH_MS + self.jumped_ms + int(self._loop.time() * 1000)
 
     def monotonic(self) -> float:
@@ -54,10 +58,13 @@ class SimulatedClock:
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    """With `until`, the world ends when the checker of that name finds something."""
+
+    def __init__(self, seed: int, *, until: str | None = None) -> None:
         self._random = Random(seed)
         self.trace = Trace()
-        self.violations = Violations()
+        self._until = until
+        self.violations = Violations(self._stop_if_wanted)
         self.loop = SimulatedLoop(self.trace, self._executor_delay_s)
         self.loop.set_exception_handler(self._on_loop_error)
         self.network = SimulatedNetwork(self.loop, self.new_random(), self.trace)
@@ -65,7 +72,7 @@ class World:
         # The context of callbacks that belong to no process.
         self.outside = copy_context()
         self._processes: list[Process] = []
-        self._disks: dict[str, SimulatedDisk] = {}
+        self._machines: dict[str, Machine] = {}
 
     def new_random(self) -> Random:
         """Return a separate generator, so that the numbers that one component draws do not change those of others."""
@@ -82,7 +89,7 @@ class World:
 
     def new_machine(self, name: str, *settings: str) -> "Machine":
         machine = Machine(self, name, settings)
-        self._disks[name] = machine.disk
+        self._machines[name] = machine
         return machine
 
     def note_waiting_tasks(self, name: str) -> None:
@@ -100,12 +107,21 @@ class World:
         """Run the world to the end of `main`, then close everything in it."""
         with self._logs_to_trace(), _no_collector():
             try:
-                self.loop.run_until_complete(main)
+                task = self.loop.create_task(main)
+                task.add_done_callback(lambda _: self.loop.stop())
+                self.loop.run_forever()
+                if task.done():
+                    task.result()
             except StuckError as error:
                 self.violations.add("progress", str(error))
             finally:
-                gc.collect()
+                # Reports the tasks that failed unnoticed. All objects of the run are young: none was collected yet.
+                gc.collect(0)
                 self._close()
+
+    def _stop_if_wanted(self, checker: str) -> None:
+        if checker == self._until:
+            self.loop.stop()
 
     def _close(self) -> None:
         """Close unfinished tasks: the garbage collector would do it later, with warnings."""
@@ -127,8 +143,8 @@ class World:
 
     def _executor_delay_s(self) -> tuple[float, float]:
         process = CURRENT.get()
-        disk = self._disks.get(process.host) if process else None
-        return disk.delays_s() if disk else (0.0, 0.0)
+        machine = self._machines.get(process.host) if process else None
+        return machine.disk.delays_s() if machine else (0.0, 0.0)
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -181,18 +197,17 @@ class _ClientLogs(logging.Handler):
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Disable the garbage collector during a run, and collect at the end: its times would differ between two runs.
+    """Disable the garbage collector during a run: its times would differ between two runs.
 
-    The collection is limited to the objects of the world: after thousands of tests, those of the whole process would
-    take many times as long as the run.
+    What earlier worlds left is collected first. Their tasks would otherwise stay in asyncio's list of all tasks, which
+    every end of an event loop walks through: after some hundred worlds, that is most of the time of other tests.
     """
     was_enabled = gc.isenabled()
+    gc.collect()
     gc.disable()
-    gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
         if was_enabled:
             gc.enable()
 
@@ -203,23 +218,20 @@ class Machine:
     def __init__(self, world: World, name: str, settings: tuple[str, ...]) -> None:
         self._world = world
         self.name = name
-        self._settings = Settings.load(
+        self.settings = Settings.load(
             None,
             [
-                f"log.dirs={_DATA}",
+                f"log.dirs={DATA}",
                 f"listeners=PLAINTEXT://{name}:{PORT}",
                 "num.recovery.threads.per.data.dir=1",
                 *settings,
             ],
         )
         self._random = world.new_random()
-        self.disk = SimulatedDisk(
-            world.new_random(),
-            world.trace,
-            on_crash=self._on_crash,
-            soon=lambda action: world.loop.call_soon(action, context=world.outside),
-        )
+        self.clock = SimulatedClock(world.loop, world.clock)
+        self.disk = self._new_disk()
         self._process: Process | None = None
+        self._node: Node | None = None
         self._serving: Node | None = None
         # How often it was booted.
         self.boots = 0
@@ -228,6 +240,10 @@ class Machine:
         # True while disks fail: then a failed start is not a violation.
         self.may_fail_to_start = False
         self.on_power_loss: Callable[[], None] = lambda: None
+        # Called when the machine has an empty disk instead of the one that it lost.
+        self.on_new_disk: Callable[[], None] = lambda: None
+        # How many disks it has had.
+        self.disks = 1
 
     @property
     def address(self) -> str:
@@ -236,6 +252,29 @@ class Machine:
     @property
     def is_up(self) -> bool:
         return self._process is not None and self._process.alive
+
+    @property
+    def is_paused(self) -> bool:
+        return self.is_up and self._process is not None and self._process.is_paused
+
+    @property
+    def node(self) -> Node | None:
+        """The node if the machine is up; it may still start, or stop."""
+        return self._node if self.is_up else None
+
+    @property
+    def serves(self) -> bool:
+        """Whether the node has started."""
+        return self.is_up and self._serving is not None
+
+    def _new_disk(self) -> SimulatedDisk:
+        world = self._world
+        return SimulatedDisk(
+            world.new_random(),
+            world.trace,
+            on_crash=self._on_crash,
+            soon=lambda action: world.loop.call_soon(action, context=world.outside),
+        )
 
     def boot(self) -> None:
         assert not self.is_up
@@ -249,12 +288,13 @@ class Machine:
     async def _run(self, process: Process) -> None:
         world = self._world
         node = Node(
-            self._settings,
+            self.settings,
             files=self.disk,
-            clock=world.clock,
+            clock=self.clock,
             random=Random(self._random.getrandbits(64)),
             network=world.network,
         )
+        self._node = node
         try:
             await node.start()
         except StartupError as error:
@@ -279,6 +319,25 @@ class Machine:
             await asyncio.wait([self._world.loop.spawn(process, node.stop())], timeout=_STOP_TIMEOUT_S)
         self.kill()
 
+    def pause(self) -> None:
+        """Let the node stand still, as with SIGSTOP, until `resume`, a kill or a power loss."""
+        if self._process is not None and self._process.alive and not self._process.is_paused:
+            self._world.note(f"pause {self._process.name}")
+            self._world.loop.pause(self._process)
+
+    def resume(self) -> None:
+        if self._process is not None and self._process.alive and self._process.is_paused:
+            self._world.note(f"resume {self._process.name}")
+            self._world.loop.resume(self._process)
+
+    def lose_disk(self) -> None:
+        """Kill the node and replace the disk by an empty one."""
+        self.kill()
+        self._world.note(f"{self.name} has a new disk")
+        self.disks += 1
+        self.disk = self._new_disk()
+        self.on_new_disk()
+
     def kill(self, *, responses_arrive: bool = True) -> None:
         """Kill the node, as with SIGKILL: the disk keeps all writes."""
         if self._process is not None and self._process.alive:
@@ -302,7 +361,7 @@ class Machine:
 
     def _end(self, process: Process, *, silently: bool, responses_arrive: bool = True) -> None:
         process.kill()
-        self._serving = None
+        self._node = self._serving = None
         self._world.network.process_ended(process, silently=silently, responses_arrive=responses_arrive)
         self._world.network.set_down(self.name, down=silently)
 
