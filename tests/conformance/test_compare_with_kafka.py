@@ -30,6 +30,7 @@ DIFFERENT = {
     "controller.quorum.bootstrap.servers",
     "group.initial.rebalance.delay.ms",
     "inter.broker.listener.name",
+    "leader.imbalance.check.interval.seconds",
     "listener.security.protocol.map",
     "listeners",
     "log.dir",

@@ -13,10 +13,10 @@ from rookery.base.clock import SystemClock
 from rookery.base.files import OsFiles
 from rookery.metadata.loader import MetadataLoader
 from rookery.metadata.snapshot import snapshot_values
-from rookery.quorum.driver import QuorumDriver
-from rookery.storage.directory import LogDirectory
 from tests.conformance.clients import TIMEOUT_S
 from tests.conformance.java_tools import run_tool
+from tests.metadata.replay import replay
+from tests.quorum.sole import close, open_sole_voter
 from tests.support.broker import start_broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -87,11 +87,11 @@ def test_the_metadata_log(data_dir: Path) -> None:
 
 def test_a_snapshot_of_the_metadata(data_dir: Path, tmp_path: Path) -> None:
     shutil.copytree(data_dir, tmp_path / "data")
-    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path / "data"), node_id=1, clock=SystemClock())
+    driver = open_sole_voter(OsFiles(), tmp_path / "data", clock=SystemClock())
     loader = MetadataLoader()
-    image = loader.replay(driver.batches()).image
+    image = replay(loader, driver.batches()).image
     asyncio.run(driver.take_snapshot(image.offset + 1, snapshot_values(image)))
-    driver.close()
+    close(driver)
     (path,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint")
     output = dump(path, "--cluster-metadata-decoder")
     kinds = ("REGISTER_BROKER_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD", "FEATURE_LEVEL_RECORD")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from rookery.cli.commands import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("coming-from.md", "deployment.md")
+PAGES = ("cluster.md", "coming-from.md", "deployment.md", "operations.md")
 
 
 def commands() -> list[str]:

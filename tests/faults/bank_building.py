@@ -41,7 +41,7 @@ _QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms"
 def open_bank(bootstrap: str) -> None:
     """Create the topics, and put money on every account."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
-    topics = [NewTopic(name, PARTITIONS, 1) for name in (*BRANCHES, REQUESTS)]
+    topics = [NewTopic(name, PARTITIONS) for name in (*BRANCHES, REQUESTS)]
     for created in admin.create_topics(topics).values():
         created.result(DEADLINE_S)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "founder", **_QUIET})

@@ -5,12 +5,13 @@ since then. `crash` applies a `Survival` to the unsynced data. `crash_at` stops 
 scenario once to count its mutations, and then once per crash point.
 """
 
+import copy
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rookery.base.files import DirectoryLock, File
 from rookery.base.types import Buffer
@@ -39,12 +40,16 @@ class Survival(Enum):
     LAST = auto()
 
 
+# The names in a directory, with the bytes of files and the content of directories.
+Content: TypeAlias = frozenset[tuple[str, "bytes | Content"]]
+
+
 class Call(NamedTuple):
     name: str
     path: Path
 
 
-class _Inode:
+class Inode:
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = b""
@@ -72,15 +77,18 @@ class _Inode:
             _apply_write(self.data, operation)
         self.sync()
 
+    def content(self) -> bytes:
+        return bytes(self.data)
 
-class _Directory:
+
+class Directory:
     def __init__(self) -> None:
-        self.entries: dict[str, _Inode | _Directory] = {}
-        self.synced: dict[str, _Inode | _Directory] = {}
+        self.entries: dict[str, Inode | Directory] = {}
+        self.synced: dict[str, Inode | Directory] = {}
         # (removed name or None, added name or None, its node)
-        self.pending: list[tuple[str | None, str | None, _Inode | _Directory]] = []
+        self.pending: list[tuple[str | None, str | None, Inode | Directory]] = []
 
-    def change(self, old: str | None, new: str | None, node: "_Inode | _Directory") -> None:
+    def change(self, old: str | None, new: str | None, node: "Inode | Directory") -> None:
         self.pending.append((old, new, node))
         _apply_change(self.entries, old, new, node)
 
@@ -105,6 +113,9 @@ class _Directory:
         for node in self.entries.values():
             node.crash(survival)
 
+    def content(self) -> "Content":
+        return frozenset((name, node.content()) for name, node in self.entries.items())
+
 
 def _apply_write(data: bytearray, operation: bytes | int) -> None:
     if isinstance(operation, int):
@@ -114,7 +125,7 @@ def _apply_write(data: bytearray, operation: bytes | int) -> None:
 
 
 def _apply_change(
-    entries: dict[str, _Inode | _Directory], old: str | None, new: str | None, node: _Inode | _Directory
+    entries: dict[str, Inode | Directory], old: str | None, new: str | None, node: Inode | Directory
 ) -> None:
     if old is not None:
         entries.pop(old, None)
@@ -123,7 +134,7 @@ def _apply_change(
 
 
 class CrashFile:
-    def __init__(self, files: "CrashFiles", path: Path, inode: _Inode) -> None:
+    def __init__(self, files: "CrashFiles", path: Path, inode: Inode) -> None:
         self._files = files
         self._path = path
         self._inode = inode
@@ -177,7 +188,7 @@ class CrashFiles:
     """Implements `base.files.Files`. Paths are absolute; the root directory exists."""
 
     def __init__(self) -> None:
-        self._root = _Directory()
+        self.root = Directory()
         self.calls: list[Call] = []
         self.mutation_count = 0
         self.crash_at: int | None = None
@@ -197,10 +208,25 @@ class CrashFiles:
 
     def crash(self, survival: Survival = Survival.NOTHING) -> None:
         """Drop unsynced data, locks and faults. Files that are still open must not be used any more."""
-        self._root.crash(survival)
+        self.root.crash(survival)
         self.crash_at = None
         self.fail = None
         self.locked.clear()
+
+    def after_crash(self) -> "Iterator[tuple[Survival, CrashFiles]]":
+        """Yield copies of the disk, as a crash may leave it now: each different one once, that of torn writes first.
+
+        At most points little is unsynced, so that most survivals leave the same disk.
+        """
+        seen: set[Content] = set()
+        for survival in sorted(Survival, key=lambda survival: survival is not Survival.TORN):
+            files = CrashFiles()
+            files.root = copy.deepcopy(self.root)
+            files.crash(survival)
+            content = files.root.content()
+            if content not in seen:
+                seen.add(content)
+                yield survival, files
 
     def call(self, name: str, path: Path) -> None:
         call = Call(name, path)
@@ -226,9 +252,9 @@ class CrashFiles:
             if not create:
                 raise _error(errno.ENOENT, path)
             self.mutate("create", path)
-            inode = _Inode()
+            inode = Inode()
             directory.change(None, path.name, inode)
-        if isinstance(inode, _Directory):
+        if isinstance(inode, Directory):
             raise _error(errno.EISDIR, path)
         return CrashFile(self, path, inode)
 
@@ -237,7 +263,7 @@ class CrashFiles:
         return self._find(path) is not None
 
     def is_directory(self, path: Path) -> bool:
-        return isinstance(self._find(path), _Directory)
+        return isinstance(self._find(path), Directory)
 
     def list_directory(self, path: Path) -> list[str]:
         self.call("list_directory", path)
@@ -258,12 +284,12 @@ class CrashFiles:
         file.append(data)
 
     def make_directory(self, path: Path) -> None:
-        node: _Inode | _Directory = self._root
+        node: Inode | Directory = self.root
         for part in path.parts[1:]:
-            assert isinstance(node, _Directory)
+            assert isinstance(node, Directory)
             if part not in node.entries:
                 self.mutate("make_directory", path)
-                node.change(None, part, _Directory())
+                node.change(None, part, Directory())
             node = node.entries[part]
 
     def rename(self, source: Path, target: Path) -> None:
@@ -308,34 +334,34 @@ class CrashFiles:
 
     def all_paths(self) -> Iterator[Path]:
         """Yield every file, for tests that look for remains."""
-        pending: list[tuple[Path, _Directory]] = [(Path("/"), self._root)]
+        pending: list[tuple[Path, Directory]] = [(Path("/"), self.root)]
         while pending:
             path, directory = pending.pop()
             for name, node in directory.entries.items():
-                if isinstance(node, _Directory):
+                if isinstance(node, Directory):
                     pending.append((path / name, node))
                 else:
                     yield path / name
 
-    def _find(self, path: Path) -> _Inode | _Directory | None:
-        node: _Inode | _Directory | None = self._root
+    def _find(self, path: Path) -> Inode | Directory | None:
+        node: Inode | Directory | None = self.root
         for part in path.parts[1:]:
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 return None
             node = node.entries.get(part)
         return node
 
-    def _inode(self, path: Path) -> _Inode:
+    def _inode(self, path: Path) -> Inode:
         node = self._find(path)
         if node is None:
             raise _error(errno.ENOENT, path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise _error(errno.EISDIR, path)
         return node
 
-    def _directory(self, path: Path) -> _Directory:
+    def _directory(self, path: Path) -> Directory:
         node = self._find(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise _error(errno.ENOENT if node is None else errno.ENOTDIR, path)
         return node
 

@@ -1,13 +1,16 @@
 """Producers that write while their broker is killed, and a reader of the result."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import aiokafka
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
+from rookery.base.loop_thread import LoopThread
 from rookery.client import ApiError, RecordMetadata
 from rookery.client.sync import Producer
 
@@ -144,6 +147,44 @@ class SteadyRookery(SteadyProducer):
         except ApiError as error:
             self.failures.append(str(error))
         self._producer.close(0)
+
+
+class SteadyAiokafka(SteadyProducer):
+    """aiokafka, on an event loop in a thread of its own."""
+
+    def _open(self, bootstrap: str) -> None:
+        self._loop = LoopThread(f"{self.name}-loop", asyncio.new_event_loop)
+        self._producer = self._loop.submit(self._connect(bootstrap)).result(TIMEOUT_S)
+
+    async def _connect(self, bootstrap: str) -> aiokafka.AIOKafkaProducer:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=2, request_timeout_ms=120_000
+        )
+        await producer.start()
+        return producer
+
+    def _send(self, key: bytes, value: bytes, partition: int) -> bool:
+        # One at a time: several that wait for space in the buffer would go on in any order.
+        self._loop.submit(self._buffer(key, value, partition)).result()
+        return True
+
+    async def _buffer(self, key: bytes, value: bytes, partition: int) -> None:
+        def delivered(done: "asyncio.Future[Any]") -> None:
+            error = done.exception()
+            if error is not None:
+                self.failures.append(str(error))
+            else:
+                self.acknowledged.append(Stored(partition, done.result().offset, key, value))
+
+        (await self._producer.send(self._topic, value, key, partition)).add_done_callback(delivered)
+
+    def _finish(self) -> None:
+        try:
+            self._loop.submit(self._producer.flush()).result(TIMEOUT_S)
+        except TimeoutError:
+            self.failures.append("some records were not acknowledged after the last restart")
+        self._loop.submit(self._producer.stop()).result(TIMEOUT_S)
+        self._loop.stop()
 
 
 STEADY_PRODUCERS: dict[str, type[SteadyProducer]] = {"confluent": SteadyConfluent, "rookery": SteadyRookery}
