@@ -43,6 +43,8 @@ BENCH_ARGS ?=
 OPERATIONS ?=
 UPDATE ?=
 COST_ARGS ?=
+# How many brokers `make up` runs; several are a cluster (docs/cluster.md).
+BROKERS ?=
 # Further arguments of `make profile`, such as PROFILE_ARGS="--scenarios fetch --native"
 PROFILE_ARGS ?=
 
@@ -113,8 +115,8 @@ demo: $(INSTALLED) ## A website's page views through the platform, checked; KEEP
 tour: $(INSTALLED) ## The broker with four clients: kills, restarts, groups, transactions, columns, schemas
 	$(BIN)/python -W ignore -m demo.tour
 
-up: $(INSTALLED) ## The whole platform on its usual ports, until Ctrl-C
-	$(BIN)/rookery up
+up: $(INSTALLED) ## The whole platform on its usual ports, until Ctrl-C; a cluster with make up BROKERS=3
+	$(BIN)/rookery up $(if $(BROKERS),--brokers $(BROKERS))
 
 bench: $(INSTALLED) ## Side by side with Apache Kafka, written to docs/performance.md: make bench ROWS="produce/*"
 	scripts/bench-setup.sh .cache/java
