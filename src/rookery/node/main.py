@@ -49,7 +49,11 @@ async def _serve(settings: Settings, announce: Callable[[str], None], descriptor
 
     # The start creates many objects and little garbage: collections would only slow it down.
     gc.disable()
-    await serve_until_stopped(node, ready=ready, failed=node.failed)
+    try:
+        await serve_until_stopped(node, ready=ready, failed=node.failed)
+    finally:
+        # A start that fails must not leave the caller's process without collections.
+        gc.enable()
 
 
 def _raise_file_limit() -> int | None:
