@@ -81,8 +81,7 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 
 test: check ## The checks and the tests, with the Python clients' part of the conformance suite
 	scripts/cost-setup.sh
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(QUICK) and not spark" --ignore tests/test_tidy.py $(PYTEST_ARGS)
-	$(BIN)/pytest -q -m "$(QUICK) and spark" $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
+	scripts/tests.sh $(BIN)/pytest "$(QUICK)" $(WORKERS) $(PYTEST_ARGS)
 
 pythons: ## make test with each Python from 3.11 to 3.14 that the machine has, in PATH or pyenv; a table at the end
 	MAKE="$(MAKE)" $(PYTHON) scripts/pythons.py
