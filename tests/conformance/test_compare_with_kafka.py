@@ -45,7 +45,7 @@ SAME_SETTINGS = {
     name: value for name, value in KAFKA_SETTINGS.items() if name not in DIFFERENT and name not in brokers.SETTINGS
 }
 # Settings that have an effect in Rookery, but only after a restart.
-RESTART = {"listener.security.protocol.map", "listeners"}
+RESTART = {"cordoned.log.dirs", "listener.security.protocol.map", "listeners"}
 
 
 class Both(NamedTuple):

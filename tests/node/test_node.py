@@ -31,10 +31,10 @@ from rookery.node.node import Node
 from rookery.node.settings import Settings
 
 
-def make_node(data_dir: Path, *settings: str, files: OsFiles | None = None) -> Node:
+def make_node(data_dir: Path, *settings: str, files: OsFiles | None = None, boot_id: str | None = None) -> Node:
     loaded = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *settings])
     # Each start has other random numbers, as each process does: its incarnation id tells it from the one before.
-    return Node(loaded, files=files or OsFiles(), clock=SystemClock(), random=SystemRandom())
+    return Node(loaded, files=files or OsFiles(), clock=SystemClock(), random=SystemRandom(), boot_id=boot_id)
 
 
 @asynccontextmanager
@@ -108,6 +108,23 @@ def test_an_unclean_stop_begins_a_new_leader_epoch_and_a_clean_one_does_not(tmp_
         (tmp_path / ".kafka_cleanshutdown").unlink()
         assert await leader_epoch() == 1
         assert await leader_epoch() == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_process_begins_a_new_leader_epoch_only_if_the_machine_was_booted(tmp_path: Path) -> None:
+    async def leader_epoch_of_a_killed_node(boot_id: str) -> int:
+        node = make_node(tmp_path, boot_id=boot_id)
+        await node.start()
+        async with Cluster.at(node.address, timeout_s=60) as cluster:
+            (topic,) = await Admin.over(cluster).describe_topics(["t"])
+        await node.stop(clean=False)
+        return topic.partitions[0].leader_epoch
+
+    async def scenario() -> None:
+        async with running(tmp_path) as cluster:
+            await create(cluster, "t")
+        assert [await leader_epoch_of_a_killed_node(boot_id) for boot_id in "aaabb"] == [0, 0, 0, 1, 1]
 
     asyncio.run(scenario())
 

@@ -202,6 +202,8 @@ class ClusterNemesis:
         for machine in machines:
             machine.disk.sync_failure_chance = 0.0
             machine.disk.delay_s_max = machine.disk.usual_delay_s_max
+            # A clock that is hours behind that of a client rejects all of its records, as in Kafka.
+            machine.clock.jumped_ms = 0
             machine.may_fail_to_start = False
             machine.resume()
             if not machine.is_up:

@@ -233,8 +233,9 @@ class Machine:
         self._process: Process | None = None
         self._node: Node | None = None
         self._serving: Node | None = None
-        # How often it was booted.
+        # How often a node was started, and how often the power failed.
         self.boots = 0
+        self._power_losses = 0
         # Which unsynced writes survive a power loss; random if None.
         self.survival: Survival | None = None
         # True while disks fail: then a failed start is not a violation.
@@ -293,6 +294,7 @@ class Machine:
             clock=self.clock,
             random=Random(self._random.getrandbits(64)),
             network=world.network,
+            boot_id=f"{self.name}.{self._power_losses}",
         )
         self._node = node
         try:
@@ -367,5 +369,6 @@ class Machine:
 
     def _lose_power(self, survival: Survival) -> None:
         self._world.note(f"power loss of {self.name}; of the unsynced data survives {survival.name}")
+        self._power_losses += 1
         self.disk.lose_power(survival)
         self.on_power_loss()

@@ -57,6 +57,52 @@ def test_everything_is_kept_over_a_restart(tmp_path: Path, clean: bool, threads:
     assert not list(tmp_path.glob("*/.kafka_cleanshutdown"))
 
 
+class TestRegistration:
+    """The epoch that a broker registers with shows the controller that its logs have all that was written to them."""
+
+    def restarted(self, *paths: Path, boot_id: str | None) -> int:
+        manager = LogManager(OsFiles(), ManualClock(START_MS), paths, boot_id=boot_id)
+        return manager.load(lambda topic: SMALL).broker_epoch
+
+    def killed(self, *paths: Path, epoch: int = 17, boot_id: str | None = "first") -> None:
+        """Run a broker that is killed after its registration."""
+        manager = LogManager(OsFiles(), ManualClock(START_MS), paths, boot_id=boot_id)
+        manager.load(lambda topic: SMALL)
+        manager.keep_registration(epoch)
+        manager.close(clean=False)
+
+    def test_a_killed_process_has_lost_nothing_while_the_machine_runs(self, tmp_path: Path) -> None:
+        self.killed(tmp_path)
+        assert self.restarted(tmp_path, boot_id="first") == 17
+
+    @pytest.mark.parametrize("boot_id", ["second", None])
+    def test_after_another_boot_unsynced_records_may_be_lost(self, tmp_path: Path, boot_id: str | None) -> None:
+        self.killed(tmp_path)
+        assert self.restarted(tmp_path, boot_id=boot_id) == -1
+
+    def test_without_a_boot_id_nothing_is_known(self, tmp_path: Path) -> None:
+        self.killed(tmp_path, boot_id=None)
+        assert not (tmp_path / ".rookery_registration").exists()
+        assert self.restarted(tmp_path, boot_id=None) == -1
+
+    def test_a_directory_of_another_epoch_may_lack_records(self, tmp_path: Path) -> None:
+        self.killed(tmp_path / "a", epoch=17)
+        self.killed(tmp_path / "b", epoch=18)
+        assert self.restarted(tmp_path / "a", tmp_path / "b", boot_id="first") == -1
+        self.killed(tmp_path / "a", tmp_path / "b", epoch=19)
+        assert self.restarted(tmp_path / "a", tmp_path / "b", boot_id="first") == 19
+
+    def test_a_new_directory_has_no_epoch(self, tmp_path: Path) -> None:
+        self.killed(tmp_path / "a")
+        assert self.restarted(tmp_path / "a", tmp_path / "b", boot_id="first") == -1
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"brokerEpoch":"17","bootId":"first"}', b'{"bootId":1}'])
+    def test_an_unreadable_file_is_none(self, tmp_path: Path, content: bytes) -> None:
+        self.killed(tmp_path)
+        (tmp_path / ".rookery_registration").write_bytes(content)
+        assert self.restarted(tmp_path, boot_id="first") == -1
+
+
 def test_the_file_that_a_running_quorum_writes_is_not_removed_with_those_of_a_crash(tmp_path: Path) -> None:
     kept, removed = tmp_path / "metadata-recovery-point-checkpoint.tmp", tmp_path / "log-start-offset-checkpoint.tmp"
     kept.touch()

@@ -135,6 +135,9 @@ class BrokerRole:
         lifecycle = self._lifecycle = self._new_lifecycle(previous_broker_epoch=summary.broker_epoch)
         self._failures.report_with(lifecycle)
         await lifecycle.register()
+        await asyncio.get_running_loop().run_in_executor(
+            self._environment.executor, self._logs.keep_registration, self.broker_epoch
+        )
         await lifecycle.catch_up()
         replicas.begin_replication(
             new_peers=self._connections.new_broker_peers,

@@ -26,7 +26,8 @@ Interceptor: TypeAlias = Callable[[Handler, Services], Handler]
 class Environment:
     """`descriptor_limit` is how many files and sockets the process may have open, None if there is no limit.
 
-    `new_loop` creates event loops for threads other than the node's. `intercept` is for tests that inject faults.
+    `boot_id` changes when the machine is booted; None if it is unknown. `new_loop` creates event loops for threads
+    other than the node's. `intercept` is for tests that inject faults.
     """
 
     files: Files
@@ -36,6 +37,7 @@ class Environment:
     network: Network | None = None
     intercept: Interceptor | None = None
     descriptor_limit: int | None = None
+    boot_id: str | None = None
     new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop
 
     def new_uuid(self) -> UUID:

@@ -9,6 +9,7 @@ from random import SystemRandom
 
 import structlog
 
+from rookery.base.boot_id import read_boot_id
 from rookery.base.clock import SystemClock
 from rookery.base.files import OsFiles
 from rookery.base.server_process import run_process, serve_until_stopped
@@ -39,6 +40,7 @@ async def _serve(settings: Settings, announce: Callable[[str], None], descriptor
         clock=SystemClock(),
         random=SystemRandom(),
         descriptor_limit=descriptor_limit,
+        boot_id=read_boot_id(),
     )
 
     def ready() -> None:

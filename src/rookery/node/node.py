@@ -58,6 +58,7 @@ class Node:
         network: Network | None = None,
         intercept: Interceptor | None = None,
         descriptor_limit: int | None = None,
+        boot_id: str | None = None,
         new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
     ) -> None:
         """Create a node; `start` opens it. `Environment` explains the arguments."""
@@ -70,6 +71,7 @@ class Node:
             network=network,
             intercept=intercept,
             descriptor_limit=descriptor_limit,
+            boot_id=boot_id,
             new_loop=new_loop,
         )
         self._background = Background()
@@ -152,7 +154,11 @@ class Node:
             # remove all of it, and the node copies it from the controllers again.
             check_metadata_exists(environment.files, settings.log_directories, settings.metadata_directory)
         logs = self._logs = LogManager(
-            environment.files, environment.clock, settings.log_directories, new_uuid=environment.new_uuid
+            environment.files,
+            environment.clock,
+            settings.log_directories,
+            new_uuid=environment.new_uuid,
+            boot_id=environment.boot_id,
         )
         for directory in logs.directories:
             directory.is_cordoned = directory.path in settings.cordoned_directories

@@ -23,6 +23,7 @@ COMMITTED_FILE = "metadata-recovery-point-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+REGISTRATION_FILE = ".rookery_registration"
 
 _VERSION = 0
 _INT32_MAX = 2**31 - 1
@@ -102,6 +103,23 @@ def decode_clean_shutdown(data: Buffer) -> int:
     if not isinstance(epoch, int):
         raise CorruptionError(f"not a broker epoch: {epoch!r}")
     return epoch
+
+
+def encode_registration(broker_epoch: int, boot_id: str) -> bytes:
+    content = {"version": _VERSION, "brokerEpoch": broker_epoch, "bootId": boot_id}
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_registration(data: Buffer) -> tuple[int, str]:
+    """Return the epoch of a broker's last registration, and the boot of its machine at that time."""
+    try:
+        content = json.loads(_text(data))
+        epoch, boot_id = content["brokerEpoch"], content["bootId"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptionError("not a registration file") from error
+    if not isinstance(epoch, int) or not isinstance(boot_id, str):
+        raise CorruptionError(f"not a broker epoch and a boot id: {epoch!r}, {boot_id!r}")
+    return epoch, boot_id
 
 
 def _encode(lines: Iterable[str]) -> bytes:

@@ -31,12 +31,15 @@ from rookery.storage.checkpoints import (
     COMMITTED_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
+    REGISTRATION_FILE,
     START_OFFSET_FILE,
     decode_clean_shutdown,
     decode_partition_metadata,
+    decode_registration,
     encode_clean_shutdown,
     encode_offsets,
     encode_partition_metadata,
+    encode_registration,
     read_offsets,
 )
 from rookery.storage.config import LogConfig
@@ -67,7 +70,7 @@ class LoadSummary(NamedTuple):
     partitions: int
     # Whether all directories had the marker of a clean stop.
     is_clean: bool
-    # The broker epoch in the marker, -1 if there is none.
+    # The epoch of the broker's last registration if the logs still have all that was written to them, else -1.
     broker_epoch: int
 
 
@@ -105,8 +108,12 @@ class LogManager:
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         skipped: Iterable[TopicPartition] = (METADATA_PARTITION,),
         new_uuid: Callable[[], UUID] = uuid4,
+        boot_id: str | None = None,
     ) -> None:
-        """`skipped` partitions are in a log directory but managed elsewhere: the metadata log of the quorum."""
+        """`skipped` partitions are in a log directory but managed elsewhere: the metadata log of the quorum.
+
+        `boot_id` identifies the time since the machine was booted; None if it is unknown.
+        """
         self.files = files
         self.clock = clock
         self.directories = [LogDirectory(path) for path in directories]
@@ -114,6 +121,7 @@ class LogManager:
         self._producer_expiration_ms = producer_expiration_ms
         self._skipped = frozenset(skipped)
         self._new_uuid = new_uuid
+        self._boot_id = boot_id
         self._logs: dict[TopicPartition, Log] = {}
         self._quarantined: dict[TopicPartition, _Quarantined] = {}
         # Directories of deleted partitions and files of expired segments, with the time from which they may be removed.
@@ -137,10 +145,12 @@ class LogManager:
         """Open all logs and recover them after an unclean stop. Blocks: call it before serving."""
         found: list[_Found] = []
         epochs: list[int | None] = []
+        kept_epochs: set[int] = set()
         manifests: list[tuple[LogDirectory, dict[TopicPartition, ListedLog]]] = []
         for log_directory in self.directories:
             try:
                 epochs.append(self._take_marker(log_directory.path))
+                kept_epochs.add(self._kept_epoch(log_directory.path, epochs[-1]))
                 manifests.append((log_directory, self._read_manifest(log_directory.path)))
                 found.extend(self._find_partitions(*manifests[-1], is_clean=epochs[-1] is not None))
             except OSError as error:
@@ -155,8 +165,9 @@ class LogManager:
             if log is not None:
                 self._adopt(log)
         self._topic_ids.clear()
-        broker_epoch = max((epoch for epoch in epochs if epoch is not None), default=NO_BROKER_EPOCH)
-        return LoadSummary(len(self._logs), is_clean, broker_epoch if is_clean else NO_BROKER_EPOCH)
+        # Directories of different epochs: one of them was away for a while, and may lack records.
+        broker_epoch = kept_epochs.pop() if len(kept_epochs) == 1 else NO_BROKER_EPOCH
+        return LoadSummary(len(self._logs), is_clean, broker_epoch)
 
     def cancel_load(self) -> None:
         """Make a `load` in another thread end soon, with StartupError; completed repairs stay."""
@@ -175,6 +186,39 @@ class LogManager:
         self.files.remove(marker)
         self.files.sync_directory(path)
         return broker_epoch
+
+    def _kept_epoch(self, path: Path, stopped_epoch: int | None) -> int:
+        """Return the epoch of the broker that wrote this directory last; -1 if some of its writes may be lost.
+
+        `stopped_epoch` is that of a clean stop. A process that was killed loses nothing that it has written, synced or
+        not, as long as the machine runs: the system still has it. Only a crash of the machine loses unsynced data, and
+        the machine has another boot id then.
+        """
+        if stopped_epoch is not None:
+            return stopped_epoch
+        try:
+            epoch, boot_id = decode_registration(self.files.read_file(path / REGISTRATION_FILE))
+        except (FileNotFoundError, CorruptionError):
+            return NO_BROKER_EPOCH
+        return epoch if boot_id == self._boot_id else NO_BROKER_EPOCH
+
+    def keep_registration(self, broker_epoch: int) -> None:
+        """Note the epoch of this broker's registration, for the next start after a kill. Blocks.
+
+        Call it before the broker serves: until then, the last note is of an epoch that the controller has replaced.
+        """
+        if self._boot_id is None:
+            return
+        for log_directory in self.directories:
+            if log_directory.is_online:
+                try:
+                    # Not synced: after a crash of the machine the file does not count, whatever it contains.
+                    path = log_directory.path / REGISTRATION_FILE
+                    temporary = path.with_name(path.name + ".tmp")
+                    self.files.write_file(temporary, encode_registration(broker_epoch, self._boot_id))
+                    self.files.rename(temporary, path)
+                except OSError as error:
+                    log_directory.fail(error)
 
     def _find_partitions(
         self, log_directory: LogDirectory, manifest: Mapping[TopicPartition, ListedLog], *, is_clean: bool

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from rookery.base.boot_id import read_boot_id
 from rookery.base.errors import StartupError
 from rookery.base.files import File, OsFile, OsFiles
 from rookery.node.environment import Interceptor
@@ -158,6 +159,7 @@ class BrokerThread:
             clock=ShiftedClock(self._shift),
             random=SystemRandom(),
             intercept=self._intercept,
+            boot_id=read_boot_id(),
             new_loop=self._new_loop,
         )
         starting = asyncio.ensure_future(node.start())
