@@ -15,7 +15,7 @@ from rookery.client.admin import Admin, ConfigChange, ConfigResource
 from rookery.client.cluster import Cluster
 from rookery.storage.compaction import task
 from rookery.storage.compaction.dedupe import OffsetMap
-from rookery.storage.manager import LogManager
+from rookery.storage.threads import map_in_threads
 from tests.node.test_node import config, create, make_node, produce, running
 
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
@@ -156,13 +156,13 @@ def test_logs_are_closed_and_recovered_by_another_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[int] = []
-    original: Callable[..., Any] = LogManager._map
+    original: Callable[..., Any] = map_in_threads
 
     def spy(*arguments: Any, threads: int) -> Any:
         used.append(threads)
         return original(*arguments, threads=threads)
 
-    monkeypatch.setattr(LogManager, "_map", staticmethod(spy))
+    monkeypatch.setattr("rookery.storage.manager.map_in_threads", spy)
 
     async def scenario() -> None:
         async with running(tmp_path) as cluster:

@@ -10,6 +10,7 @@ from rookery.base.errors import CorruptionError
 from rookery.base.types import NO_LEADER_EPOCH, TopicPartition
 from rookery.storage.directory import LogDirectory
 from rookery.storage.manager import LogManager
+from rookery.storage.threads import map_in_threads
 from tests.faults.files import CrashFiles, Survival
 from tests.storage.samples import DATA, ROOMY, START_MS, TOPIC_ID, append, append_all, batch, contents
 
@@ -143,9 +144,9 @@ def test_a_log_that_cannot_be_read_ends_the_start(threads: int) -> None:
         return number
 
     with pytest.raises(CorruptionError):
-        LogManager._map(damaged, range(10_000), threads=threads)
+        map_in_threads(damaged, range(10_000), threads=threads)
     assert len(opened) < 10_000
-    assert LogManager._map(str, range(100), threads=threads) == [str(number) for number in range(100)]
+    assert map_in_threads(str, range(100), threads=threads) == [str(number) for number in range(100)]
 
 
 def test_after_a_crash_an_empty_log_costs_a_few_calls() -> None:

@@ -12,12 +12,10 @@ A partition whose log is damaged below its recovery point, or whose directory is
 served, its files and its lines in the checkpoints stay as they are, and no empty log is created in its place.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 import structlog
@@ -31,15 +29,11 @@ from rookery.storage.checkpoints import (
     COMMITTED_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
-    REGISTRATION_FILE,
     START_OFFSET_FILE,
-    decode_clean_shutdown,
     decode_partition_metadata,
-    decode_registration,
     encode_clean_shutdown,
     encode_offsets,
     encode_partition_metadata,
-    encode_registration,
     read_offsets,
 )
 from rookery.storage.config import LogConfig
@@ -56,14 +50,13 @@ from rookery.storage.names import (
     partition_of,
 )
 from rookery.storage.segment import Segment
+from rookery.storage.shutdown import kept_epoch, take_clean_shutdown, write_registration
+from rookery.storage.threads import map_in_threads
 
 logger = structlog.get_logger(__name__)
 
 PRODUCER_EXPIRATION_MS = 86_400_000
 _NAME_LENGTH_MAX = 255
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 class LoadSummary(NamedTuple):
@@ -149,8 +142,9 @@ class LogManager:
         manifests: list[tuple[LogDirectory, dict[TopicPartition, ListedLog]]] = []
         for log_directory in self.directories:
             try:
-                epochs.append(self._take_marker(log_directory.path))
-                kept_epochs.add(self._kept_epoch(log_directory.path, epochs[-1]))
+                make_synced_directory(self.files, log_directory.path)
+                epochs.append(take_clean_shutdown(self.files, log_directory.path))
+                kept_epochs.add(kept_epoch(self.files, log_directory.path, epochs[-1], self._boot_id))
                 manifests.append((log_directory, self._read_manifest(log_directory.path)))
                 found.extend(self._find_partitions(*manifests[-1], is_clean=epochs[-1] is not None))
             except OSError as error:
@@ -161,7 +155,7 @@ class LogManager:
         # After a clean stop, opening is short system calls and Python code: threads would only wait for each other.
         threads = 1 if is_clean else self._worker_threads
         configs = {topic: config_for_topic(topic) for topic in {item.partition.topic for item in found}}
-        for log in self._map(lambda item: self._open(item, configs[item.partition.topic]), found, threads=threads):
+        for log in map_in_threads(lambda item: self._open(item, configs[item.partition.topic]), found, threads=threads):
             if log is not None:
                 self._adopt(log)
         self._topic_ids.clear()
@@ -173,35 +167,6 @@ class LogManager:
         """Make a `load` in another thread end soon, with StartupError; completed repairs stay."""
         self._is_closed = True
 
-    def _take_marker(self, path: Path) -> int | None:
-        """Remove the clean-stop marker; returns the broker epoch in it, None if the stop was not clean."""
-        make_synced_directory(self.files, path)
-        marker = path / CLEAN_SHUTDOWN_FILE
-        try:
-            broker_epoch: int | None = decode_clean_shutdown(self.files.read_file(marker))
-        except FileNotFoundError:
-            return None
-        except CorruptionError:
-            broker_epoch = None
-        self.files.remove(marker)
-        self.files.sync_directory(path)
-        return broker_epoch
-
-    def _kept_epoch(self, path: Path, stopped_epoch: int | None) -> int:
-        """Return the epoch of the broker that wrote this directory last; -1 if some of its writes may be lost.
-
-        `stopped_epoch` is that of a clean stop. A process that was killed loses nothing that it has written, synced or
-        not, as long as the machine runs: the system still has it. Only a crash of the machine loses unsynced data, and
-        the machine has another boot id then.
-        """
-        if stopped_epoch is not None:
-            return stopped_epoch
-        try:
-            epoch, boot_id = decode_registration(self.files.read_file(path / REGISTRATION_FILE))
-        except (FileNotFoundError, CorruptionError):
-            return NO_BROKER_EPOCH
-        return epoch if boot_id == self._boot_id else NO_BROKER_EPOCH
-
     def keep_registration(self, broker_epoch: int) -> None:
         """Note the epoch of this broker's registration, for the next start after a kill. Blocks.
 
@@ -212,11 +177,7 @@ class LogManager:
         for log_directory in self.directories:
             if log_directory.is_online:
                 try:
-                    # Not synced: after a crash of the machine the file does not count, whatever it contains.
-                    path = log_directory.path / REGISTRATION_FILE
-                    temporary = path.with_name(path.name + ".tmp")
-                    self.files.write_file(temporary, encode_registration(broker_epoch, self._boot_id))
-                    self.files.rename(temporary, path)
+                    write_registration(self.files, log_directory.path, broker_epoch, self._boot_id)
                 except OSError as error:
                     log_directory.fail(error)
 
@@ -336,7 +297,7 @@ class LogManager:
                 log.abandon()
             return
         logs = [log for log in self._logs.values() if log.log_directory.is_online]
-        is_closed = self._map(self._close_log, logs, threads=self._worker_threads)
+        is_closed = map_in_threads(self._close_log, logs, threads=self._worker_threads)
         self.checkpoint()
         unclean = {log.log_directory for log, closed in zip(logs, is_closed, strict=True) if not closed}
         for log_directory in self.directories:
@@ -355,31 +316,6 @@ class LogManager:
             logger.warning("a log was not closed cleanly", partition=str(log.partition), reason=str(error))
             return False
         return True
-
-    @staticmethod
-    def _map(function: Callable[[_Item], _Result], items: Sequence[_Item], *, threads: int) -> list[_Result]:
-        """Return `function(item)` for each item, computed by `threads` threads; the first error stops all of them."""
-        if threads == 1 or len(items) < 2:
-            return [function(item) for item in items]
-        waiting = deque(enumerate(items))
-        results: dict[int, _Result] = {}
-
-        def work() -> None:
-            while True:
-                try:
-                    slot, item = waiting.popleft()
-                except IndexError:
-                    return
-                try:
-                    results[slot] = function(item)
-                except BaseException:
-                    waiting.clear()
-                    raise
-
-        with ThreadPoolExecutor(threads, "rookery-storage") as executor:
-            for worker in [executor.submit(work) for _ in range(threads)]:
-                worker.result()
-        return [results[slot] for slot in range(len(items))]
 
     # Partitions
 
