@@ -9,16 +9,18 @@ able to work without them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import Enum, auto
 from itertools import permutations
 from random import Random
 from typing import TypeVar
 
+from rookery.base.types import TopicId, TopicName
 from rookery.quorum.voters import ReplicaKey
 from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.cluster_views import NodeView, newest_metadata, newest_voters
+from tests.simulation.cluster_views import NodeView, PartitionKey, newest_metadata, newest_voters
 from tests.simulation.network import Latency, Link
+from tests.simulation.users import RENEWED_PREFIX
 from tests.simulation.world import Machine, World
 
 Choice = TypeVar("Choice")
@@ -28,6 +30,8 @@ _HOUR_MS = 3_600_000
 _JUMPS_MS = (-_HOUR_MS, -60_000, -1_000, 1_000, 60_000, _HOUR_MS)
 # How long a fault waits for a whole cluster before it is left out.
 _WHOLE_S_MAX = 15.0
+# How long a fault waits for each step of the user that renews topics.
+_RENEWAL_S_MAX = 5.0
 
 
 class Target(Enum):
@@ -118,12 +122,7 @@ class ClusterNemesis:
 
         A fault that loses data may then hit one machine: what was acknowledged is also on others.
         """
-        end_s = self.world.loop.time() + _WHOLE_S_MAX
-        while self.missing_parts():
-            if self.world.loop.time() >= end_s:
-                return False
-            await asyncio.sleep(0.05)
-        return True
+        return await self.until(lambda: not self.missing_parts(), _WHOLE_S_MAX)
 
     def missing_parts(self) -> list[str]:
         """Return what differs from a cluster without faults."""
@@ -158,6 +157,30 @@ class ClusterNemesis:
         nodes = self.views()
         up = {node.node_id: node.quorum.me for node in nodes if node.quorum is not None}
         return [voter for voter in newest_voters(nodes) if not voter.matches(up.get(voter.node_id, voter))]
+
+    async def until(self, condition: Callable[[], bool], longest_s: float) -> bool:
+        """Wait until `condition` is true; return False after a time-out."""
+        end_s = self.world.loop.time() + longest_s
+        while not condition():
+            if self.world.loop.time() >= end_s:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    def drafts(self, machine: Machine | None = None) -> dict[TopicName, TopicId]:
+        """Return the topics to be renewed that exist, or those of which a machine has records."""
+        keys: Iterable[PartitionKey] = ()
+        if machine is None:
+            metadata = newest_metadata(self.views())
+            keys = metadata.partitions if metadata is not None else ()
+        else:
+            nodes = [node for node in self.views() if self.cluster.machines[node.node_id] is machine]
+            keys = [replica.key for node in nodes for replica in node.replicas if replica.end_offset > 0]
+        return {
+            key.topic_partition.topic: key.topic_id
+            for key in keys
+            if key.topic_partition.topic.startswith(RENEWED_PREFIX)
+        }
 
     @property
     def machines(self) -> list[Machine]:
@@ -244,6 +267,22 @@ async def kill_while_starting(nemesis: ClusterNemesis, victims: Sequence[Machine
         machine.boot()
     await asyncio.sleep(nemesis.random.uniform(0, 0.5))
     await kill(nemesis, victims)
+
+
+async def kill_during_a_renewal(nemesis: ClusterNemesis, victims: Sequence[Machine]) -> None:
+    """Keep a machine down while a topic of which it has records is deleted and created again.
+
+    When it returns, it finds a log with the name of a partition that it should have, which is not that partition's.
+    """
+    machine = nemesis.random.choice(victims)
+    await nemesis.until(lambda: bool(nemesis.drafts(machine)), _RENEWAL_S_MAX)
+    known = nemesis.drafts(machine)
+    machine.kill()
+    await nemesis.until(
+        lambda: any(known.get(topic, topic_id) != topic_id for topic, topic_id in nemesis.drafts().items()),
+        _RENEWAL_S_MAX,
+    )
+    await nemesis.boot([machine], 0.5)
 
 
 async def restart(nemesis: ClusterNemesis, victims: Sequence[Machine]) -> None:
@@ -401,6 +440,8 @@ LINK_FAULTS: tuple[ClusterFault, ...] = (
     slow_links,
     flaky_links,
 )
+# For worlds with a user that deletes topics and creates them again.
+RENEWAL_FAULTS: tuple[ClusterFault, ...] = (kill_during_a_renewal,)
 POWER_FAULTS: tuple[ClusterFault, ...] = (lose_power, lose_power_in_a_write)
 # For settings with which a broker does not wait for its disk: the other replicas have to have the records.
 LOSS_FAULTS: tuple[ClusterFault, ...] = (lose_power_of_one, lose_disk_of_one)

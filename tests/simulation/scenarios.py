@@ -25,7 +25,7 @@ from rookery.client.admin import NewTopic
 from tests.simulation.bank_run import OFFSETS_PARTITION_COUNT, REQUESTS, BankRun
 from tests.simulation.checkers import Violation
 from tests.simulation.cluster import Topology
-from tests.simulation.cluster_faults import LOSS_FAULTS, MACHINE_FAULTS, lose_disk_of_one
+from tests.simulation.cluster_faults import LOSS_FAULTS, MACHINE_FAULTS, RENEWAL_FAULTS, lose_disk_of_one
 from tests.simulation.cluster_faults import POWER_FAULTS as CLUSTER_POWER_FAULTS
 from tests.simulation.cluster_operations import MOVES, VOTER_CHANGES
 from tests.simulation.cluster_run import CLUSTER_TOPICS, ClusterRun
@@ -122,7 +122,9 @@ SCENARIOS = {
         Scenario(
             name="cluster",
             run=ClusterRun,
-            cluster=ClusterPlan(topologies=_TOPOLOGIES, machine_faults=MACHINE_FAULTS, operations=MOVES),
+            cluster=ClusterPlan(
+                topologies=_TOPOLOGIES, machine_faults=(*MACHINE_FAULTS, *RENEWAL_FAULTS), operations=MOVES
+            ),
             settings=(*_SETTINGS, *_CLUSTER_SETTINGS),
             topics=CLUSTER_TOPICS,
         ),

@@ -14,6 +14,7 @@ from tests.simulation.cluster_faults import (
     LOSS_FAULTS,
     MACHINE_FAULTS,
     POWER_FAULTS,
+    RENEWAL_FAULTS,
     ClusterFault,
     ClusterNemesis,
     Target,
@@ -63,7 +64,9 @@ def idle_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("target", [Target.ONE, Target.MAJORITY], ids=lambda target: target.name)
 @pytest.mark.parametrize(
-    "fault", [*MACHINE_FAULTS, *LINK_FAULTS, *POWER_FAULTS, *LOSS_FAULTS], ids=lambda fault: fault.__name__
+    "fault",
+    [*MACHINE_FAULTS, *RENEWAL_FAULTS, *LINK_FAULTS, *POWER_FAULTS, *LOSS_FAULTS],
+    ids=lambda fault: fault.__name__,
 )
 def test_a_fault_ends(fault: ClusterFault, target: Target) -> None:
     site = Site()

@@ -10,22 +10,26 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rookery.base.types import NodeId, Offset
+from rookery.base.types import NodeId, Offset, TopicId, TopicPartition
 from rookery.controller import brokers, registration
 from rookery.controller.upkeep import Upkeep
 from rookery.quorum import core, events
 from rookery.quorum.log_view import LogView
+from rookery.quorum.progress import Progress
 from rookery.quorum.roles import Leader
 from rookery.quorum.transitions import Transitions
 from rookery.replication.replica import Replica
+from rookery.storage.manager import LogManager
 from tests.simulation.cluster import Topology
 from tests.simulation.cluster_faults import (
     ClusterFault,
     isolate,
     kill,
     kill_after_a_write,
+    kill_during_a_renewal,
     kill_for_long,
     lose_disk_of_one,
+    pause,
     reset_connections,
     slow_disk,
     slow_links,
@@ -104,8 +108,24 @@ def lead_before_the_first_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transitions, "_become_leader", become_leader)
 
 
+def commit_without_a_majority(patch: pytest.MonkeyPatch) -> None:
+    """Let a controller commit what only its own disk has."""
+    patch.setattr(Progress, "majority_offset", lambda self, voters, me, my_offset: my_offset)
+
+
 def vote_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(core, "grants", lambda role, state, end, request: True)
+
+
+def find_logs_by_name(patch: pytest.MonkeyPatch) -> None:
+    """Let a start take the log of a deleted topic for that of the topic that has its name now."""
+
+    def strays(
+        self: LogManager, topic_id_of: Callable[[TopicPartition], TopicId | None]
+    ) -> dict[TopicPartition, TopicId]:
+        return {log.partition: log.topic_id for log in self.logs() if topic_id_of(log.partition) is None}
+
+    patch.setattr(LogManager, "strays", strays)
 
 
 BUGS = [
@@ -115,7 +135,9 @@ BUGS = [
     Bug("never fence", never_fence, "progress", (kill_for_long,), seed=11),
     Bug("ignore divergence", ignore_divergence, "replicas-agree", (kill_after_a_write,), (isolate,), seed=9),
     Bug("lead before the first commit", lead_before_the_first_commit, "leader-has-committed", (kill,), _CUTS, seed=6),
-    Bug("vote for all", vote_for_all, "metadata-committed", (kill,), (slow_links,), seed=2),
+    Bug("find logs by name", find_logs_by_name, "replicas-agree", (kill_during_a_renewal,), seed=3),
+    Bug("commit without a majority", commit_without_a_majority, "metadata-committed", (kill,), (isolate,), seed=4),
+    Bug("vote for all", vote_for_all, "one-vote-per-epoch", (pause,), (slow_links,), seed=3),
 ]
 
 

@@ -24,6 +24,10 @@ REQUEST_TIMEOUT_S = 4.0
 _DELIVERY_TIMEOUT_S = 25.0
 _AUDIT_TIMEOUT_S = 30.0
 _PAUSE_AFTER_FAILURE_S = 0.2
+# The names of the topics that are deleted and created again begin with it.
+RENEWED_PREFIX = "draft-"
+_REST_CHANCE = 0.2
+_REST_S_MAX = 2.0
 _SIZES = (0, 10, 100, 1500)
 # How long a reader reads before it starts again from the beginning.
 _READING_S = (3.0, 40.0)
@@ -201,14 +205,14 @@ class RenewingUser:
         self._random = world.new_random()
 
     async def run(self) -> None:
-        topic = "draft-1"
+        topic = f"{RENEWED_PREFIX}1"
         for version in count(1):
             await asyncio.sleep(self._random.uniform(0.2, 2))
             try:
                 await self._renew(topic, version)
             except ApiError as error:
                 self._world.note(f"leaves version {version} of {topic}: {error}")
-                topic = f"draft-{version + 1}"
+                topic = f"{RENEWED_PREFIX}{version + 1}"
 
     async def _renew(self, topic: TopicName, version: int) -> None:
         (created,) = await create_topics(self._bootstrap, [NewTopic(name=topic, partitions=2)])
@@ -227,6 +231,9 @@ class RenewingUser:
             self._world, name=self.name, bootstrap=self._bootstrap, randomness=self._random
         ) as producer:
             for number in range(self._random.randint(1, 8)):
+                # A topic that lives for a while meets brokers that were down when it was created.
+                if self._random.random() < _REST_CHANCE:
+                    await asyncio.sleep(self._random.uniform(0, _REST_S_MAX))
                 value = f"{topic} version {version}: {number}".encode()
                 landed = await producer.send(topic, value, partition=self._random.randrange(2))
                 await landed

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 from random import Random
+from types import CoroutineType
 from typing import Any
 
 import structlog
@@ -34,6 +35,7 @@ _EPOCH_MS = 1_700_000_000_000
 DATA = Path("/data")
 PORT = 9092
 _STOP_TIMEOUT_S = 60.0
+_CLOSES_MAX = 100
 # The clients are a library, so they log with Python's `logging`.
 _CLIENT_LOGGER = "rookery.client"
 # Log events that only a bug causes. All errors in the logs of clients count as bugs, too.
@@ -136,9 +138,8 @@ class World:
             for task in unfinished + list(asyncio.all_tasks(self.loop)):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is pending on purpose
                 coroutine = task.get_coro()
-                if isinstance(coroutine, Coroutine):
-                    with suppress(BaseException):
-                        coroutine.close()
+                if isinstance(coroutine, CoroutineType):
+                    _close_coroutine(coroutine)
         self.loop.close()
 
     def _executor_delay_s(self) -> tuple[float, float]:
@@ -181,6 +182,22 @@ class World:
         if is_bug:
             self.violations.add("no-bug", f"{event}{trouble}")
         raise structlog.DropEvent
+
+
+def _close_coroutine(coroutine: "CoroutineType[Any, Any, Any]") -> None:
+    """Close a coroutine and what it awaits, the innermost first.
+
+    One that awaits in a `finally` ignores the first close. If its caller were closed first, the collector would close
+    it again later, and print its complaint.
+    """
+    for _ in range(_CLOSES_MAX):
+        if coroutine.cr_frame is None:
+            return
+        innermost = coroutine
+        while isinstance(awaited := innermost.cr_await, CoroutineType) and awaited.cr_frame is not None:
+            innermost = awaited
+        with suppress(BaseException):
+            innermost.close()
 
 
 class _ClientLogs(logging.Handler):
