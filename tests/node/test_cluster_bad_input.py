@@ -28,6 +28,8 @@ TIMEOUT_S = 30
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=4) as running:
+        # Not by the first test: any of them may be the first, or the only one, in its process.
+        running.produce("t", "served before")
         yield running
 
 
@@ -58,6 +60,8 @@ def settings_of(cluster: EmbeddedCluster, directory: Path, **changes: str) -> Se
         "controller.quorum.voters": asyncio.run(find_voters(cluster)),
         "log.dirs": str(directory),
         "initial.broker.registration.timeout.ms": "1000",
+        # A request waits for a quarter of it: however late the controller rejects the broker, that is what is reported.
+        "broker.session.timeout.ms": "240000",
     } | {key.replace("_", "."): value for key, value in changes.items()}
     return Settings.load(overrides=[f"{key}={value}" for key, value in values.items()])
 
