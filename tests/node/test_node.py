@@ -29,6 +29,8 @@ from rookery.client.admin import (
 from rookery.client.cluster import Cluster
 from rookery.node.node import Node
 from rookery.node.settings import Settings
+from rookery.storage.checkpoints import COMMITTED_FILE
+from tests.broker.harness import UnsyncedFiles
 
 
 def make_node(data_dir: Path, *settings: str, files: OsFiles | None = None, boot_id: str | None = None) -> Node:
@@ -303,6 +305,31 @@ class FailingMetadata(OsFiles):
         if self.fails and path.parent.name.startswith("__cluster_metadata"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         super().write_file(path, data)
+
+
+class FailingCommits(UnsyncedFiles):
+    """Fails when the synced end of the metadata log is written for the n-th time."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._left -= target.name == COMMITTED_FILE
+        if self._left <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(target))
+        super().rename(source, target)
+
+
+def test_a_metadata_disk_that_fails_before_the_registration_fails_the_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        # The end at the opening, the end of the election, and that of the first records.
+        node = make_node(tmp_path, "broker.session.timeout.ms=3000", files=FailingCommits(3))
+        with pytest.raises(StartupError, match=r"Input/output error.*repair the disk, then start again"):
+            await node.start()
+        async with running(tmp_path) as cluster:
+            await create(cluster, "orders")
+
+    asyncio.run(scenario())
 
 
 def test_a_metadata_disk_that_fails_during_the_stop_does_not_hinder_other_components(tmp_path: Path) -> None:

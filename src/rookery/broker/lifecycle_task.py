@@ -16,7 +16,7 @@ from uuid import UUID
 
 import structlog
 
-from rookery.base.errors import ApiError, ErrorCode, StartupError
+from rookery.base.errors import ApiError, ErrorCode, RookeryError, StartupError
 from rookery.base.types import NodeId
 from rookery.broker.lifecycle import Action, BrokerState, Lifecycle, Register, Reply, SendHeartbeat, rejection_reason
 from rookery.metadata.controller_link import ControllerLink
@@ -41,6 +41,7 @@ _SILENCE: Final = 0.9
 # Or after this time without a leader of the quorum. An election takes less while a majority runs.
 _LEADERLESS_S: Final = 1.0
 _POLL_S: Final = 0.1
+_STARTS: Final = (BrokerState.STARTING, BrokerState.RECOVERY)
 
 
 class BrokerLifecycle:
@@ -58,10 +59,11 @@ class BrokerLifecycle:
         offline_directories: Callable[[], Collection[UUID]] = tuple,
         cordoned_directories: Callable[[], Collection[UUID]] = tuple,
         leaderless_s: Callable[[], float] = lambda: 0.0,
+        quorum_failure: Callable[[], RookeryError | None] = lambda: None,
     ) -> None:
         """`offline_directories` returns the ids of the log directories that have failed, `cordoned_directories` the ids
         of those that should get no new partitions, `leaderless_s` for how long this node has had no leader of the
-        quorum.
+        quorum, `quorum_failure` why this node has left the quorum, None if it has not.
         """
         self._link = link
         self._metadata = metadata
@@ -70,6 +72,7 @@ class BrokerLifecycle:
         self._offline_directories = offline_directories
         self._cordoned_directories = cordoned_directories
         self._leaderless_s = leaderless_s
+        self._quorum_failure = quorum_failure
         self._core = Lifecycle(
             previous_broker_epoch=registration.previous_broker_epoch,
             interval_s=interval_s,
@@ -105,7 +108,8 @@ class BrokerLifecycle:
     async def register(self) -> int:
         """Register, and keep sending heartbeats from now on. Returns the broker's epoch.
 
-        Raises StartupError with a text for the operator if that is not possible.
+        Raises StartupError with a text for the operator if that is not possible. If this node has left the quorum, it
+        finds no active controller any more: raises the failure.
         """
         self._core.start(self._now_s())
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -120,7 +124,7 @@ class BrokerLifecycle:
         """Request to be unfenced, and wait for it: clients may connect when this returns."""
         self._core.ready(self._now_s())
         self._wake.set()
-        await self._until(lambda: self._core.state not in (BrokerState.STARTING, BrokerState.RECOVERY))
+        await self._until(lambda: self._core.state not in _STARTS)
 
     async def shut_down(self, *, timeout_s: float) -> bool:
         """Request to stop, and wait until the controller has moved the leaderships of this broker.
@@ -165,6 +169,9 @@ class BrokerLifecycle:
     async def _until(self, is_reached: Callable[[], bool], *, poll_s: float | None = None) -> None:
         assert self._task is not None, "not registered"
         while not is_reached():
+            if self._core.state in _STARTS and (failure := self._quorum_failure()) is not None:
+                # Without this, the start would go on until it times out, and report that there is no controller.
+                raise failure
             if self._core.failure is not None:
                 raise StartupError(self._core.failure)
             if self._task.done():

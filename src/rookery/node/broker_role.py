@@ -256,6 +256,7 @@ class BrokerRole:
             offline_directories=lambda: self.replicas.offline_directories,
             cordoned_directories=lambda: self.replicas.cordoned_directories,
             leaderless_s=lambda: self._quorum.leaderless_s,
+            quorum_failure=lambda: self._quorum.failure,
         )
 
 
