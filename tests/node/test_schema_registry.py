@@ -172,9 +172,16 @@ def test_a_port_in_use_is_reported_before_the_logs_are_opened(tmp_path: Path) ->
 def test_a_registry_that_fails_late_leaves_the_node_cleanly(tmp_path: Path) -> None:
     async def scenario() -> None:
         key = "schema.registry.kafkagroup.session.timeout.ms"
-        too_short = (f"{key}=100", "schema.registry.kafkagroup.heartbeat.interval.ms=10")
+        settings = (
+            f"{LISTENERS}=http://127.0.0.1:0",
+            f"{key}=100",
+            "schema.registry.kafkagroup.heartbeat.interval.ms=10",
+            # The election needs the topic of the groups: fifty partitions on a slow disk take long.
+            "offsets.topic.num.partitions=1",
+            "schema.registry.kafkastore.init.timeout.ms=600000",
+        )
         with pytest.raises(StartupError, match=f"choose {key} within"):
-            await make_node(tmp_path, f"{LISTENERS}=http://127.0.0.1:0", *too_short).start()
+            await make_node(tmp_path, *settings).start()
         assert (tmp_path / "_schemas-0").is_dir()
         assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
 
