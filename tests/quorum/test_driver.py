@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
 from rookery.base.errors import StorageError
 from rookery.base.files import Files, OsFiles
 from rookery.quorum.driver import QuorumDriver
@@ -58,6 +59,33 @@ def test_append_restart_replay(tmp_path: Path) -> None:
     assert driver.leader_epoch == 2
     assert [offset for offset, _ in driver.batches()] == [1, 3]
     assert driver.next_offset == 5
+    close(driver)
+
+
+def test_small_batches_that_were_committed_meanwhile_are_published_together(tmp_path: Path) -> None:
+    committed: list[tuple[int, int]] = []
+    large = [b"x"] * METADATA_RECORDS_PER_SLICE
+
+    async def main() -> None:
+        is_released = asyncio.Event()
+
+        async def on_commit(base_offset: int, values: Sequence[bytes]) -> None:
+            committed.append((base_offset, len(values)))
+            await is_released.wait()
+
+        driver.follow(on_commit, from_offset=driver.high_watermark)
+        first = asyncio.create_task(driver.append([b"a"]))
+        while not committed:
+            await asyncio.sleep(0)
+        appends = [asyncio.create_task(driver.append(values)) for values in ([b"b"], [b"c", b"d"], large, [b"e"])]
+        while driver.high_watermark < 1 + 4 + len(large) + 1:
+            await asyncio.sleep(0)
+        is_released.set()
+        await asyncio.gather(first, *appends)
+
+    driver = open_driver(OsFiles(), tmp_path)
+    asyncio.run(main())
+    assert committed == [(1, 1), (2, 3), (5, len(large)), (5 + len(large), 1)], "a large one is published by itself"
     close(driver)
 
 

@@ -1,8 +1,9 @@
 """Publishes committed batches to this node, in the order of the log, on leaders and followers alike.
 
 One task at a time runs while there is something to publish. It passes one batch after the other to the listener, and
-waits for each. The values that this node has just appended as the leader are kept in memory until then; others are read
-from the log. A listener whose next record the log no longer has gets the newest snapshot first.
+waits for each. The values that this node has just appended as the leader are kept in memory until then, and small
+batches that were committed meanwhile are passed on together; others are read from the log. A listener whose next record
+the log no longer has gets the newest snapshot first.
 
 `append` of the leader waits here: it returns when its batch is committed and published. The listener learns that this
 node leads only after everything that was committed before has been published, because the controller decides on that.
@@ -24,7 +25,7 @@ from rookery.records.record import RecordSpan, iterate_spans, open_batch
 
 logger = structlog.get_logger(__name__)
 
-# Gets the offset of the first record and the records' values, in the order of the log.
+# Gets the offset of the first record and the records' values, in the order of the log, of one batch or several.
 CommitListener: TypeAlias = Callable[[Offset, Sequence[bytes]], Awaitable[None]]
 SnapshotListener: TypeAlias = Callable[[Snapshot], Awaitable[None]]
 EpochListener: TypeAlias = Callable[[LeaderEpoch], None]
@@ -146,13 +147,15 @@ class Publication:
                 listener.on_lead(self._led_epoch)
 
     async def _publish(self, listener: Listener) -> None:
-        appended = self._appended.pop(self.published, None)
-        if appended is not None:
+        appended = self._take_appended()
+        if appended:
             error = None
-            if appended.values is not None:
-                error = await self._pass_on(listener, self.published, appended.values)
-            self.published = appended.end_offset
-            _resolve(appended.waiter, error)
+            values = [value for batch in appended for value in batch.values or ()]
+            if values:
+                error = await self._pass_on(listener, self.published, values)
+            self.published = appended[-1].end_offset
+            for batch in appended:
+                _resolve(batch.waiter, error)
         elif self.published < self._log.start_offset:
             snapshot = await self._log.read_snapshot(self._log.newest)
             assert listener.on_snapshot is not None, "this node cannot load a snapshot of the leader"
@@ -160,6 +163,23 @@ class Publication:
             self.published = snapshot.position.offset
         else:
             await self._publish_stored(listener)
+
+    def _take_appended(self) -> list[_Appended]:
+        """Remove and return the next batches that this node has appended, to be published as one change.
+
+        Every publication copies the maps of the image. With one for each batch, a thousand requests that each create a
+        topic would spend half of their time there. Only committed batches count: the others may still be removed.
+        """
+        taken: list[_Appended] = []
+        offset, record_count = self.published, 0
+        while (batch := self._appended.get(offset)) is not None:
+            record_count += len(batch.values or ())
+            is_separate = batch.end_offset > self._high_watermark or record_count > METADATA_RECORDS_PER_SLICE
+            if taken and (is_separate or batch.values is None or taken[0].values is None):
+                break
+            taken.append(self._appended.pop(offset))
+            offset = batch.end_offset
+        return taken
 
     async def _publish_stored(self, listener: Listener) -> None:
         for header, batch in self._log.batches(self.published, self._high_watermark):
