@@ -9,8 +9,10 @@ import pytest
 from tests.node import garbage_cases
 
 CASES = [
-    garbage_cases.no_full_collection_visits_all_objects_of_a_large_broker,
-    garbage_cases.a_frozen_cycle_is_collected_once_the_frozen_objects_have_doubled,
+    garbage_cases.no_full_collection_visits_many_objects_of_a_large_broker,
+    garbage_cases.the_first_collections_of_a_large_broker_do_not_visit_what_python_lets_accumulate,
+    garbage_cases.a_frozen_cycle_is_collected_once_the_memory_has_doubled,
+    garbage_cases.objects_that_are_frozen_and_freed_do_not_count,
     garbage_cases.few_survivors_are_not_frozen,
     garbage_cases.a_failed_start_leaves_the_collector_enabled,
 ]
