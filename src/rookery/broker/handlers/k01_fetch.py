@@ -197,9 +197,12 @@ class _Fetch:
         return remaining, at_least_one
 
     async def _read_in_slices(self) -> None:
+        slices = self._context.services.slices
         self._results.clear()
         left = self._max_bytes, True
-        async for some in self._context.services.slices.of(self._session.partitions, FETCH_PARTITIONS_PER_SLICE):
+        # The first slice waits for its turn, too: the fetches of several followers often arrive at the same time.
+        await slices.pause()
+        async for some in slices.of(self._session.partitions, FETCH_PARTITIONS_PER_SLICE):
             left = self._read_some(some, *left)
 
     async def answer_in_slices(self) -> Reply:
@@ -215,8 +218,10 @@ class _Fetch:
             )
             self._is_repeated = True
             await self._read_in_slices()
-        encode = self._prepare_response()
-        return self._context.reply(await in_worker(encode))
+        error_code, session_id, results = self._close()
+        encode = self._encoder(error_code, session_id, *await self._group_in_slices(results))
+        is_short = len(results) <= FETCH_PARTITIONS_PER_SLICE
+        return self._context.reply(encode() if is_short else await in_worker(encode))
 
     @property
     def _max_bytes(self) -> int:
@@ -228,7 +233,11 @@ class _Fetch:
 
     @property
     def _has_enough(self) -> bool:
-        return self._must_answer or sum(self.sizes.values()) >= min(self._request.min_bytes, self._max_bytes)
+        return self._must_answer or sum(self.sizes.values()) >= self._enough_bytes
+
+    @property
+    def _enough_bytes(self) -> int:
+        return min(self._request.min_bytes, self._max_bytes)
 
     @property
     def wake_keys(self) -> Sequence[TopicPartition]:
@@ -240,13 +249,19 @@ class _Fetch:
         """Read the partitions that changed; return whether the response has enough bytes now, or an error."""
         if self._request.replica_id >= 0 and _follower_key(self._request.replica_id) in changed:
             return True
+        size_bytes = sum(self.sizes.values())
         for partition in self.sizes.keys() & changed:
             wanted = self._wanted[partition]
             replica = self._context.services.replicas.find(partition)
             if isinstance(replica, ErrorCode):
                 return True
             self._is_repeated = True
+            size_before = self.sizes[partition]
             self._update_size(partition, wanted, self._read_replica(replica, wanted, wanted.max_bytes, True))
+            size_bytes += self.sizes[partition] - size_before
+            # All partitions are read again for the response: thousands may have changed.
+            if self._must_answer or size_bytes >= self._enough_bytes:
+                return True
         return self._has_enough
 
     def finish(self) -> Reply:
@@ -324,24 +339,25 @@ class _Fetch:
             self._must_answer = True
 
     def answer(self) -> Reply:
-        encode = self._prepare_response()
-        return self._context.reply(encode())
-
-    def _prepare_response(self) -> Callable[[], list[Buffer | FileSlice]]:
-        """Close the request in its session, and return the function that encodes the response."""
-        services = self._context.services
-        error_code, session_id, results = services.fetch_sessions.close(
-            self._session, self._results, now_ms=services.clock.now_ms()
-        )
+        error_code, session_id, results = self._close()
         topics, leaders = self._group(results)
-        endpoints = services.endpoints(leaders, self._context.listener) if leaders else ()
+        return self._context.reply(self._encoder(error_code, session_id, topics, leaders)())
+
+    def _close(self) -> tuple[ErrorCode, int, Sequence[tuple[SessionPartition, Fetched]]]:
+        """Close the request in its session; returns its error, the session, and the results of the response."""
+        services = self._context.services
+        return services.fetch_sessions.close(self._session, self._results, now_ms=services.clock.now_ms())
+
+    def _encoder(
+        self, error_code: ErrorCode, session_id: int, topics: Sequence[FetchTopicResult], leaders: set[NodeId]
+    ) -> Callable[[], list[Buffer | FileSlice]]:
+        """Return the function that encodes the response."""
+        endpoints = self._context.services.endpoints(leaders, self._context.listener) if leaders else ()
         return lambda: encode_fetch_response(
             self._context.api_version, topics, error_code=error_code, session_id=session_id, node_endpoints=endpoints
         )
 
-    def _group(
-        self, results: Iterable[tuple[SessionPartition, Fetched]]
-    ) -> tuple[Sequence[FetchTopicResult], set[NodeId]]:
+    def _group(self, results: Iterable[tuple[SessionPartition, Fetched]]) -> tuple[list[FetchTopicResult], set[NodeId]]:
         """Return the results by topic, in order, and the leaders that they refer clients to."""
         topics: list[FetchTopicResult] = []
         leaders: set[NodeId] = set()
@@ -350,6 +366,21 @@ class _Fetch:
             leaders.update(result.current_leader[0] for result in partitions if result.current_leader is not None)
             name, topic_id = (topic, None) if isinstance(topic, str) else (None, topic)
             topics.append((name, topic_id, partitions))
+        return topics, leaders
+
+    async def _group_in_slices(
+        self, results: Sequence[tuple[SessionPartition, Fetched]]
+    ) -> tuple[list[FetchTopicResult], set[NodeId]]:
+        topics: list[FetchTopicResult] = []
+        leaders: set[NodeId] = set()
+        async for some in self._context.services.slices.of(results, FETCH_PARTITIONS_PER_SLICE):
+            more, more_leaders = self._group(some)
+            if topics and topics[-1][:2] == more[0][:2]:
+                # A slice ends within a topic.
+                topics[-1] = (*more[0][:2], [*topics[-1][2], *more[0][2]])
+                del more[0]
+            topics += more
+            leaders |= more_leaders
         return topics, leaders
 
     def _result(self, partition: SessionPartition, fetched: Fetched) -> FetchPartitionResult:
