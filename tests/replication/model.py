@@ -60,7 +60,9 @@ class ModelFetcher(ReplicaFetcher):
         self._loop = _ModelTime(model)  # type: ignore[assignment]  # only `time` is used
 
     def row(self) -> SessionRow | None:
-        return self._following.rows(self._loop.time(), _FETCH_BYTES, self._position).get(PARTITION)
+        following = self._following
+        following.settle(following.unsettled, self._loop.time(), _FETCH_BYTES, self._position)
+        return following.rows().get(PARTITION)
 
     def respond(self, asked: SessionRow, result: FetchedPartition) -> None:
         _drive(self._process_partition(PARTITION, asked, result))

@@ -1,9 +1,12 @@
 """A follower's decisions: what it fetches, which answers count, and where it truncates."""
 
+from collections.abc import Callable
+
 import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
+from rookery.protocol.fetch_session import SessionRow
 from rookery.replication.following import (
     Following,
     NewStart,
@@ -26,16 +29,23 @@ def follow() -> Following:
     return following
 
 
+def rows(
+    following: Following, now_s: float, position_of: Callable[[TopicPartition], Position | None]
+) -> dict[TopicPartition, SessionRow]:
+    following.settle(following.unsettled, now_s, 1000, position_of)
+    return following.rows()
+
+
 def test_a_fetch_says_where_the_log_ends_and_what_is_known() -> None:
-    (row,) = follow().rows(0.0, 1000, lambda _: _AT_10).values()
+    (row,) = rows(follow(), 0.0, lambda _: _AT_10).values()
     assert row.topic_id == TOPIC_ID
     assert row.row == (0, 10, 1000, 4, 3, 2, row.row.replica_directory_id, 8)
-    assert follow().rows(0.0, 1000, lambda _: None) == {}
+    assert rows(follow(), 0.0, lambda _: None) == {}
 
 
 def test_an_answer_counts_only_for_the_same_log_and_epoch() -> None:
     following = follow()
-    (asked,) = following.rows(0.0, 1000, lambda _: _AT_10).values()
+    (asked,) = rows(following, 0.0, lambda _: _AT_10).values()
     assert following.matches(_TP, asked, _AT_10)
     assert not following.matches(_TP, asked, _AT_10._replace(end_offset=11))
     assert not following.matches(_TP, asked, _AT_10._replace(last_epoch=4))
@@ -45,12 +55,20 @@ def test_an_answer_counts_only_for_the_same_log_and_epoch() -> None:
     assert not following.matches(_TP, asked, _AT_10)
 
 
+def test_a_partition_that_is_stopped_between_two_slices_is_not_fetched() -> None:
+    following = follow()
+    unsettled = following.unsettled
+    following.stop(_TP)
+    following.settle(unsettled, 0.0, 1000, lambda _: _AT_10)
+    assert following.rows() == {}
+
+
 def test_errors_delay_a_partition_longer_each_time_until_it_succeeds() -> None:
     following = follow()
     following.back_off(_TP, 100.0)
-    assert following.rows(100.01, 1000, lambda _: _AT_10) == {}
+    assert rows(following, 100.01, lambda _: _AT_10) == {}
     assert following.wait_s(100.01) == pytest.approx(0.01)
-    assert following.rows(100.02, 1000, lambda _: _AT_10)
+    assert rows(following, 100.02, lambda _: _AT_10)
     following.back_off(_TP, 200.0)
     assert following.wait_s(200.0) == pytest.approx(0.04)
     following.succeeded(_TP)
@@ -62,11 +80,11 @@ def test_errors_delay_a_partition_longer_each_time_until_it_succeeds() -> None:
 def test_a_parked_partition_waits_for_a_new_epoch() -> None:
     following = follow()
     following.park(_TP)
-    assert following.rows(1e9, 1000, lambda _: _AT_10) == {}
+    assert rows(following, 1e9, lambda _: _AT_10) == {}
     assert following.wait_s(0.0) == float("inf")
     assert not following.follows(_TP, 4)
     following.start(_TP, TOPIC_ID, 5)
-    assert following.rows(0.0, 1000, lambda _: _AT_10)
+    assert rows(following, 0.0, lambda _: _AT_10)
 
 
 @pytest.mark.parametrize(

@@ -73,17 +73,23 @@ class FetchSession:
 
     def prepare(self, wanted: Mapping[TopicPartition, SessionRow]) -> SessionRequest:
         """Return the next request. It makes the broker fetch exactly the partitions in `wanted`."""
-        by_topic_id = all(item.topic_id != NO_TOPIC_ID for item in wanted.values())
-        if by_topic_id != self._by_topic_id:
-            self._by_topic_id = by_topic_id
-            self.fail()
         # A full request replaces whatever the broker stored, so it names every partition. Leaving out those of an
         # earlier request would remove them from the session, and the broker would never return their records.
         known = self._partitions if self._epoch != FULL_EPOCH else {}
         changed = {tp: item for tp, item in wanted.items() if known.get(tp) != item}
-        gone = [(tp, item) for tp, item in known.items() if tp not in wanted or self._is_replaced(item, wanted[tp])]
+        # Most of thousands of partitions do not change from one fetch to the next: only the others are looked at.
+        unchecked = changed if known and self._by_topic_id else wanted
+        by_topic_id = all(item.topic_id != NO_TOPIC_ID for item in unchecked.values())
+        if by_topic_id != self._by_topic_id:
+            self._by_topic_id = by_topic_id
+            self.fail()
+            known, changed = {}, dict(wanted)
+        gone = [(tp, item) for tp, item in known.items() if self._is_gone(item, wanted.get(tp))]
+        if gone or not known:
+            self._names = {item.topic_id: tp.topic for tp, item in wanted.items()}
+        else:
+            self._names.update({item.topic_id: tp.topic for tp, item in changed.items()})
         self._partitions = dict(wanted)
-        self._names = {item.topic_id: tp.topic for tp, item in wanted.items()}
         return SessionRequest(self._session_id, self._epoch, _topics(changed), _forgotten(gone), by_topic_id)
 
     def accept(self, error: ErrorCode, session_id: int) -> None:
@@ -113,8 +119,11 @@ class FetchSession:
         self._restart(NO_SESSION)
         return request
 
-    def _is_replaced(self, known: SessionRow, wanted: SessionRow) -> bool:
-        return self._by_topic_id and known.topic_id != wanted.topic_id
+    def _is_gone(self, known: SessionRow, wanted: SessionRow | None) -> bool:
+        """Return whether a partition of the session is no longer wanted, or has become that of another topic."""
+        if known is wanted:
+            return False
+        return wanted is None or (self._by_topic_id and known.topic_id != wanted.topic_id)
 
     def _restart(self, session_id: int) -> None:
         self._session_id, self._epoch = session_id, FULL_EPOCH
@@ -123,8 +132,11 @@ class FetchSession:
 def _topics(wanted: Mapping[TopicPartition, SessionRow]) -> list[FetchTopic]:
     """Keep the order of `wanted`: when a response reaches its size limit, brokers serve the first partitions."""
     topics: dict[tuple[TopicName, TopicId], FetchTopic] = {}
+    topic: FetchTopic | None = None
     for tp, (topic_id, row) in wanted.items():
-        topic = topics.setdefault((tp.topic, topic_id), FetchTopic(tp.topic, topic_id, []))
+        # Usually the partitions of one topic are consecutive, and the lookup of an id is slow.
+        if topic is None or topic.name is not tp.topic or topic.topic_id is not topic_id:
+            topic = topics.setdefault((tp.topic, topic_id), FetchTopic(tp.topic, topic_id, []))
         topic.partitions.append(row)
     return list(topics.values())
 

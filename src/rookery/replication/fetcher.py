@@ -19,7 +19,7 @@ from zlib import crc32
 
 import structlog
 
-from rookery.base.bounds import FETCHED_BYTES_PER_SLICE
+from rookery.base.bounds import FETCHED_BYTES_PER_SLICE, ITEMS_PER_SLICE
 from rookery.base.errors import ApiError, CorruptionError, ErrorCode, StorageError
 from rookery.base.slices import Slices
 from rookery.base.types import Buffer, LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
@@ -165,7 +165,9 @@ class ReplicaFetcher:
 
     async def _run_once(self) -> None:
         self._wake.clear()
-        rows = self._following.rows(self._loop.time(), self._settings.partition_max_bytes, self._position)
+        async for some in self._slices.of(self._following.unsettled, ITEMS_PER_SLICE):
+            self._following.settle(some, self._loop.time(), self._settings.partition_max_bytes, self._position)
+        rows = self._following.rows()
         if not rows:
             await self._wait_for_work()
             return
@@ -223,8 +225,10 @@ class ReplicaFetcher:
 
     async def _fetch(self, rows: dict[TopicPartition, SessionRow]) -> FetchResponse:
         prepared = self._session.prepare(rows)
-        # A partition that is left out after an error does not wait for the records of the others.
-        wait_ms = min(self._settings.wait_max_ms, self._following.wait_s(self._loop.time()) * 1000)
+        # A partition that is left out after an error does not wait for the records of the others. Neither does one that
+        # was started between two slices of the rows: no interrupt ends this fetch for it.
+        wait_s = 0 if self._wake.is_set() else self._following.wait_s(self._loop.time())
+        wait_ms = min(self._settings.wait_max_ms, wait_s * 1000)
         request = self._request(
             int(wait_ms),
             topics=prepared.topics,

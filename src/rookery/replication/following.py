@@ -14,7 +14,7 @@ The follower truncates to the smaller of the two logs' ends of that epoch and fe
 without a complete copy in between, it may take several rounds until both logs agree.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from math import inf
 from typing import NamedTuple
@@ -92,12 +92,24 @@ class Following:
         if partition in self._partitions:
             self._unsettled[partition] = None
 
-    def rows(
-        self, now_s: float, max_bytes: int, position_of: Callable[[TopicPartition], Position | None]
-    ) -> dict[TopicPartition, SessionRow]:
-        """Return the next fetch. `position_of` returns None for a partition whose log cannot be written now."""
-        for partition in list(self._unsettled):
-            followed = self._partitions[partition]
+    @property
+    def unsettled(self) -> Sequence[TopicPartition]:
+        """The partitions whose rows are to be computed: new and changed ones, and those that wait."""
+        return list(self._unsettled)
+
+    def settle(
+        self,
+        partitions: Iterable[TopicPartition],
+        now_s: float,
+        max_bytes: int,
+        position_of: Callable[[TopicPartition], Position | None],
+    ) -> None:
+        """Compute the rows of unsettled partitions. `position_of` returns None if a log cannot be written now."""
+        for partition in partitions:
+            followed = self._partitions.get(partition)
+            if followed is None:
+                # It was stopped after the caller had read `unsettled`.
+                continue
             is_ready = not followed.is_parked and followed.ready_s <= now_s
             position = position_of(partition) if is_ready else None
             if position is not None:
@@ -106,6 +118,9 @@ class Following:
                 self._rows.pop(partition, None)
             if position is not None or followed.is_parked:
                 self._unsettled.pop(partition, None)
+
+    def rows(self) -> dict[TopicPartition, SessionRow]:
+        """Return the next fetch: all partitions that are settled and can be fetched."""
         return dict(self._rows)
 
     def wait_s(self, now_s: float) -> float:
