@@ -8,6 +8,7 @@ import pytest
 
 from rookery.base.clock import ManualClock
 from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.slices import Slices
 from rookery.base.types import NO_TOPIC_ID, TopicPartition
 from rookery.metadata.controller_link import ControllerLink
 from rookery.protocol.message import Message
@@ -65,7 +66,9 @@ def proposing(index: int = 0) -> Replica:
 
 def play(link: Link, *replicas: Replica, until: Callable[[], bool]) -> None:
     async def main() -> None:
-        changes = IsrChanges(cast(ControllerLink, link), node_id=1, broker_epoch=lambda: 70, clock=ManualClock())
+        changes = IsrChanges(
+            cast(ControllerLink, link), node_id=1, broker_epoch=lambda: 70, clock=ManualClock(), slices=Slices()
+        )
         for replica in replicas:
             changes.propose(replica)
         async with asyncio.timeout(5):

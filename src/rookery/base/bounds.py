@@ -32,7 +32,10 @@ def _limit(what: str, value: int, unit: str, beyond: str, reason: str) -> int:
 
 
 METADATA_RECORDS_PER_SLICE: Final = _slice(
-    "metadata records encoded per slice", 500, "records", "about 10 ms; a request writes up to 10,000"
+    "metadata records encoded, or decoded and applied, per slice",
+    250,
+    "records",
+    "about 5 ms; a request writes up to 10,000",
 )
 PARTITIONS_PER_SLICE: Final = _slice(
     "partitions whose logs are created or removed per slice",
@@ -41,7 +44,7 @@ PARTITIONS_PER_SLICE: Final = _slice(
     "half a millisecond each, in system calls",
 )
 COORDINATOR_RECORDS_PER_SLICE: Final = _slice(
-    "records that a loading coordinator replays per slice", 1000, "records", "about 10 ms"
+    "records that a loading coordinator replays per slice", 500, "records", "about 5 ms"
 )
 NAMES_PER_SLICE: Final = _slice(
     "topic names matched with a pattern per slice; fewer, down to a hundredth, for larger patterns",
@@ -63,19 +66,25 @@ UNSPLIT_REQUEST_BYTES: Final = _slice(
 )
 ITEMS_PER_SLICE: Final = _slice("items of a request (partitions, keys) processed per slice", 500, "items", "about 5 ms")
 OFFSETS_PER_SLICE: Final = _slice(
-    "committed offsets compared with deleted topics per slice", 20_000, "offsets", "about 5 ms"
+    "committed offsets compared with deleted topics per slice", 10_000, "offsets", "about 5 ms"
 )
 FETCH_PARTITIONS_PER_SLICE: Final = _slice(
     "partitions of a Fetch read per slice",
-    2000,
+    500,
     "partitions",
-    "about 15 ms; also for fetch sessions, whose requests are small however many partitions they have",
+    "about 5 ms, for followers 8; also for fetch sessions, whose requests are small however many partitions they have",
 )
 FETCHED_BATCHES_PER_SLICE: Final = _slice(
     "batches that a follower appends per slice", 500, "batches", "about 5 ms; a response of 10 MB may have 100,000"
 )
 FETCHED_BYTES_PER_SLICE: Final = _slice(
     "bytes that a follower appends per slice, and at most one batch more", 524_288, "bytes", "about 5 ms"
+)
+ISR_CHANGES_PER_SLICE: Final = _slice(
+    "changed in-sync replicas processed per slice by their leader",
+    100,
+    "partitions",
+    "about 3 ms: each is a line of the log",
 )
 DESCRIPTIONS_PER_SLICE: Final = _slice(
     "topics, groups or configs described per slice",

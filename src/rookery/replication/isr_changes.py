@@ -17,10 +17,11 @@ from typing import Final
 
 import structlog
 
-from rookery.base.bounds import ITEMS_PER_SLICE
+from rookery.base.bounds import ISR_CHANGES_PER_SLICE, ITEMS_PER_SLICE
 from rookery.base.clock import Clock
 from rookery.base.codes import RecoveryState
 from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.slices import Slices
 from rookery.base.types import NodeId, TopicId, TopicPartition
 from rookery.metadata.controller_link import ControllerLink
 from rookery.protocol.api import ApiKey
@@ -54,12 +55,19 @@ class IsrChanges:
     """The proposals of one node that are not answered yet."""
 
     def __init__(
-        self, controller: ControllerLink, *, node_id: NodeId, broker_epoch: Callable[[], int], clock: Clock
+        self,
+        controller: ControllerLink,
+        *,
+        node_id: NodeId,
+        broker_epoch: Callable[[], int],
+        clock: Clock,
+        slices: Slices,
     ) -> None:
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._clock = clock
+        self._slices = slices
         # Replicas whose proposal is to be sent, in order.
         self._waiting: dict[TopicPartition, Replica] = {}
         self._task: asyncio.Task[None] | None = None
@@ -106,7 +114,7 @@ class IsrChanges:
             logger.warning("cannot change in-sync replicas", partitions=len(sent), error=str(error))
             await self._retry(replica for replica, _ in sent)
             return
-        await self._retry(self._process(sent, response))
+        await self._retry(await self._process(sent, response))
 
     async def _retry(self, replicas: Iterable[Replica]) -> None:
         """Put replicas back, after a pause if there are any."""
@@ -135,17 +143,20 @@ class IsrChanges:
             )
         return [AlterPartitionRequestTopicData(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()]
 
-    def _process(self, sent: Iterable[tuple[Replica, IsrProposal]], response: AlterPartitionResponse) -> list[Replica]:
+    async def _process(
+        self, sent: Iterable[tuple[Replica, IsrProposal]], response: AlterPartitionResponse
+    ) -> list[Replica]:
         """Apply the answers; returns the replicas whose proposals must be sent again."""
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
         again: list[Replica] = []
-        for replica, proposal in sent:
-            state = replica.state
-            answer = answers.get((state.topic_id, state.topic_partition.partition))
-            if answer is None or not self._settle(replica, proposal, answer):
-                again.append(replica)
+        async for some in self._slices.of(sent, ISR_CHANGES_PER_SLICE):
+            for replica, proposal in some:
+                state = replica.state
+                answer = answers.get((state.topic_id, state.topic_partition.partition))
+                if answer is None or not self._settle(replica, proposal, answer):
+                    again.append(replica)
         return again
 
     def _settle(self, replica: Replica, proposal: IsrProposal, answer: AlterPartitionResponsePartitionData) -> bool:

@@ -37,7 +37,9 @@ class Replicator:
         slices: Slices,
     ) -> None:
         self.fetchers = Fetchers(new_peers, follower=follower, settings=fetcher_settings(settings), slices=slices)
-        self.changes = IsrChanges(controller, node_id=follower.node_id, broker_epoch=follower.broker_epoch, clock=clock)
+        self.changes = IsrChanges(
+            controller, node_id=follower.node_id, broker_epoch=follower.broker_epoch, clock=clock, slices=slices
+        )
         self.directories = DirectoryReports(controller, node_id=follower.node_id, broker_epoch=follower.broker_epoch)
         self._replicas = replicas
         self._clock = clock
