@@ -1,6 +1,6 @@
 """A replay without pauses."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rookery.base.types import Offset
 from rookery.metadata.loader import Loaded, MetadataLoader
@@ -8,7 +8,7 @@ from rookery.metadata.loader import Loaded, MetadataLoader
 
 def replay(
     loader: MetadataLoader,
-    batches: Iterable[tuple[Offset, Sequence[bytes]]],
+    batches: Iterable[tuple[Offset, Iterable[bytes]]],
     *,
     snapshot: Iterable[bytes] = (),
     snapshot_end: Offset = 0,

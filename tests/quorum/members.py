@@ -181,7 +181,7 @@ class Member(Machine):
             self._check_snapshot(loaded)
             self.values, self.end_offset = list(loaded.values), loaded.position.offset
         for base_offset, values in driver.batches(end_offset):
-            await self._on_commit(base_offset, values)
+            await self._on_commit(base_offset, list(values))
         driver.follow(
             self._on_commit,
             self._on_snapshot,

@@ -30,7 +30,7 @@ def open_driver(files: Files, path: Path = DATA) -> QuorumDriver:
 
 
 def replayed(driver: QuorumDriver) -> Batches:
-    return [values for _, values in driver.batches()]
+    return [list(values) for _, values in driver.batches()]
 
 
 def crash_files() -> CrashFiles:

@@ -42,8 +42,9 @@ class Register:
             self.end_offset = loaded.position.offset
             self._apply(loaded.values)
         self.replayed = 0
-        for base_offset, values in self.driver.batches():
+        for base_offset, iterated in self.driver.batches():
             assert base_offset >= self.end_offset
+            values = list(iterated)
             self.end_offset = base_offset + len(values)
             self._apply(values)
             self.replayed += 1

@@ -83,8 +83,8 @@ class Node:
             ),
         )
 
-    def begin(self) -> None:
-        self.replicas.begin_replication(
+    async def begin(self) -> None:
+        await self.replicas.begin_replication(
             new_peers=lambda: _Peers(self.nodes, self.node_id),
             controller=cast(Any, _Link(self.nodes, self.node_id)),
             broker_epoch=lambda: self.broker_epoch,
@@ -215,7 +215,7 @@ class Nodes:
         node = self.running[node_id] = Node(self, node_id, self.path / str(node_id), epoch, self.config)
         await node.replicas.start(self.image, {})
         self._publish({})
-        node.begin()
+        await node.begin()
         return node
 
     def delete_topic(self, *, to: Sequence[NodeId] | None = None) -> None:

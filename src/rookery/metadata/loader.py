@@ -62,7 +62,7 @@ class MetadataLoader:
 
     def replay(
         self,
-        batches: Iterable[tuple[Offset, Sequence[bytes]]],
+        batches: Iterable[tuple[Offset, Iterable[bytes]]],
         *,
         snapshot: Sequence[bytes] = (),
         snapshot_end: Offset = 0,
@@ -72,10 +72,12 @@ class MetadataLoader:
         A batch is the offset of its first record, and its records. The snapshot replaces the log before
         `snapshot_end`.
         """
-        changes, last_offset = self.begin(), snapshot_end - 1
+        changes, next_offset = self.begin(), snapshot_end
         names: dict[TopicId, TopicName] = {}
         removed: dict[TopicId, TopicName] = {}
-        for base_offset, values in chain([(0, snapshot)], batches):
+        for base_offset, values in chain([(None, snapshot)], batches):
+            if base_offset is not None:
+                next_offset = base_offset
             for value in values:
                 record = decode_record(value)
                 changes.apply(record)
@@ -83,8 +85,8 @@ class MetadataLoader:
                     names[record.topic_id] = record.name
                 elif isinstance(record, RemoveTopicRecord):
                     removed[record.topic_id] = names[record.topic_id]
+                if base_offset is not None:
+                    next_offset += 1
                 yield
-            if values is not snapshot:
-                last_offset = base_offset + len(values) - 1
         self.removed_topics = removed
-        return self.finish(changes, last_offset=last_offset)
+        return self.finish(changes, last_offset=next_offset - 1)

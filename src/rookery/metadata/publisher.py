@@ -73,7 +73,7 @@ class MetadataPublisher:
 
     async def start(
         self,
-        batches: Iterable[tuple[Offset, Sequence[bytes]]],
+        batches: Iterable[tuple[Offset, Iterable[bytes]]],
         *,
         snapshot: Sequence[bytes] = (),
         snapshot_end: Offset = 0,

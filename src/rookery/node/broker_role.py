@@ -139,7 +139,7 @@ class BrokerRole:
             self._environment.executor, self._logs.keep_registration, self.broker_epoch
         )
         await lifecycle.catch_up()
-        replicas.begin_replication(
+        await replicas.begin_replication(
             new_peers=self._connections.new_broker_peers,
             controller=self._connections.link,
             broker_epoch=lambda: self.broker_epoch,

@@ -29,7 +29,7 @@ from rookery.quorum.controllers import Controllers
 from rookery.quorum.core import QuorumCore
 from rookery.quorum.events import RequestId
 from rookery.quorum.messages import DYNAMIC_VOTERS
-from rookery.quorum.publication import CommitListener, EpochListener, Listener, SnapshotListener, values_of
+from rookery.quorum.publication import CommitListener, EpochListener, Listener, SnapshotListener, iterate_values
 from rookery.quorum.replica_log import METADATA_LOG_CONFIG, ReplicaLog
 from rookery.quorum.roles import Follower, Leader, Resigned
 from rookery.quorum.shell import Proposal, QuorumShell, ReceivedRequest
@@ -254,16 +254,17 @@ class QuorumDriver(QuorumShell):
         """Return the newest snapshot, which `batches` continues, once: it is large."""
         return self._log.take_loaded()
 
-    def batches(self, end_offset: Offset | None = None) -> Iterator[tuple[Offset, list[bytes]]]:
+    def batches(self, end_offset: Offset | None = None) -> Iterator[tuple[Offset, Iterable[bytes]]]:
         """Yield the committed batches after the newest snapshot: the offset of the first record, and the values.
 
-        `end_offset` is a high watermark; None: the present one.
+        The values are read one by one: a batch may have ten thousand. `end_offset` is a high watermark; None: the
+        present one.
         """
         start = max(self._log.start_offset, self._log.newest.offset)
         end = self._core.high_watermark if end_offset is None else end_offset
         for header, batch in self._log.batches(start, end):
             if not header.is_control:
-                yield header.base_offset, values_of(batch)
+                yield header.base_offset, iterate_values(batch)
 
     def follow(
         self,

@@ -10,7 +10,7 @@ node leads only after everything that was committed before has been published, b
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import structlog
@@ -208,8 +208,13 @@ class Publication:
 
 def values_of(batch: bytes) -> list[bytes]:
     """Return the values of the records in a batch."""
+    return list(iterate_values(batch))
+
+
+def iterate_values(batch: bytes) -> Iterator[bytes]:
+    """Yield the values of the records in a batch."""
     header, payload = open_batch(batch)
-    return [_value(payload, span) for span in iterate_spans(payload, header)]
+    return (_value(payload, span) for span in iterate_spans(payload, header))
 
 
 def _value(payload: bytes, span: RecordSpan) -> bytes:

@@ -31,6 +31,7 @@ from rookery.base.types import (
     LeaderEpoch,
     NodeId,
     Offset,
+    PartitionIndex,
     TopicId,
     TopicName,
     TopicPartition,
@@ -83,8 +84,10 @@ class ReplicaManager:
         self._image = EMPTY_IMAGE
         self._configs = LogConfigs(broker_layers(EMPTY_IMAGE, node_id, static_config))
         self._replicas: dict[TopicPartition, Replica] = {}
-        # Replicas of an image that is about to be published.
+        # An image that is about to be published: its new replicas, and the partitions that `apply` must look at.
+        self._prepared_image = EMPTY_IMAGE
         self._prepared: dict[TopicPartition, Replica] = {}
+        self._unprepared: list[tuple[TopicImage, PartitionIndex]] = []
         # Replicas of the newest image that are not copied from their leaders yet.
         self._unfollowed: list[Replica] = []
         # Partitions that the image no longer has, and whose logs are still to be deleted.
@@ -127,7 +130,7 @@ class ReplicaManager:
         """Return the total and the free bytes of a log directory's volume."""
         return self._files.total_bytes(directory.path), self._files.free_bytes(directory.path)
 
-    def begin_replication(
+    async def begin_replication(
         self,
         *,
         new_peers: Callable[[], BrokerPeers],
@@ -148,9 +151,8 @@ class ReplicaManager:
             clock=self._logs.clock,
             slices=self._slices,
         )
-        self._unfollowed = []
-        for replica in self._replicas.values():
-            self._join_replication(replica)
+        self._unfollowed = list(self._replicas.values())
+        await self._join_all()
 
     async def close(self) -> None:
         """Stop the replication. Partitions are no longer copied, and no change of in-sync replicas is proposed."""
@@ -218,10 +220,13 @@ class ReplicaManager:
         `is_from_majority`, the image is the one that a majority of several controllers has, so that a topic that it
         does not contain was deleted, perhaps while this node was down.
         """
-        self._high_watermarks = self._read_checkpoints()
+        self._high_watermarks = await asyncio.get_running_loop().run_in_executor(self._executor, self._read_checkpoints)
         self._set_image(image)
         self._logs.resolve_missing(self._topic_id_here)
-        for partition, topic_id in self._logs.strays(self._topic_id_here).items():
+        strays: dict[TopicPartition, TopicId] = {}
+        async for some_stored in self._slices.of(self._logs.stored().items(), ITEMS_PER_SLICE):
+            strays |= self._logs.strays(self._topic_id_here, some_stored)
+        for partition, topic_id in strays.items():
             if is_from_majority or self._is_obsolete(partition, topic_id, removed_topics):
                 logger.warning("setting aside the log of a removed topic", partition=str(partition), id=str(topic_id))
                 self._logs.set_aside(partition)
@@ -239,7 +244,7 @@ class ReplicaManager:
         partitions = ((topic, index) for topic in image.topics.values() for index in topic.partitions)
         async for some in self._slices.of(partitions, ITEMS_PER_SLICE):
             for topic, index in some:
-                self._host(topic, [index], is_new=False)
+                self._host(topic, index, is_new=False)
         self._high_watermarks = {}
 
     async def prepare(self, image: ClusterImage, delta: Delta) -> None:
@@ -247,50 +252,51 @@ class ReplicaManager:
         self._conditions.brokers = image.brokers
         configs = LogConfigs(broker_layers(image, self._node_id, self._static_config))
         deleted = {topic.name for topic in delta.deleted}
-        new = (
-            (topic, partition)
-            for topic, partition in self._touched(image, delta)
-            # A topic that is deleted and created again in one change: the directory of its old log has the same name
-            # and is still in use. `apply` deletes it and creates the new one.
-            if partition not in self._replicas and topic.name not in deleted
-        )
-        async for some in self._slices.of(new, PARTITIONS_PER_SLICE):
-            for topic, partition in some:
+        self._prepared_image, self._unprepared = image, []
+        new: list[tuple[TopicImage, TopicPartition]] = []
+        existing: list[tuple[Replica, PartitionImage]] = []
+        async for some in self._slices.of(_touched(image, delta), ITEMS_PER_SLICE):
+            for topic, index in some:
+                partition = TopicPartition(topic.name, index)
+                replica = self._replicas.get(partition)
+                if self._node_id not in topic.partitions[index].replicas or topic.name in deleted:
+                    # A topic that is deleted and created again in one change: the directory of its old log has the same
+                    # name and is still in use. `apply` deletes it and creates the new one.
+                    self._unprepared.append((topic, index))
+                elif replica is None:
+                    new.append((topic, partition))
+                elif replica.state.topic_id == topic.topic_id:
+                    existing.append((replica, topic.partitions[index]))
+                else:
+                    self._unprepared.append((topic, index))
+        async for some_new in self._slices.of(new, PARTITIONS_PER_SLICE):
+            for topic, partition in some_new:
                 try:
                     replica = self._create(topic, partition, configs.get(image.topic_config(topic.name)), is_new=True)
                 except (StorageError, CorruptionError):
                     # `apply` tries again, and logs the error if that fails too.
+                    self._unprepared.append((topic, partition.partition))
                     continue
                 self._set_leader(replica, topic.partitions[partition.partition])
                 self._prepared[partition] = replica
-        existing = (
-            (self._replicas[partition], topic)
-            for topic, partition in self._touched(image, delta)
-            if partition in self._replicas and self._replicas[partition].state.topic_id == topic.topic_id
-        )
         async for some_existing in self._slices.of(existing, ITEMS_PER_SLICE):
-            for replica, topic in some_existing:
-                self._update_state(replica, topic.partitions[replica.state.topic_partition.partition])
+            for replica, partition_image in some_existing:
+                self._update_state(replica, partition_image)
+        # `apply` follows, in a turn of its own.
+        await self._slices.pause()
 
-    def _touched(self, image: ClusterImage, delta: Delta) -> Iterator[tuple[TopicImage, TopicPartition]]:
-        """Yield the new and changed partitions of which this node has a replica in `image`."""
-        topics: list[tuple[TopicImage, Iterable[int]]] = [(topic, topic.partitions) for topic in delta.created]
-        for topic_id, changed in delta.changed.items():
-            topic = image.topic_by_id(topic_id)
-            if topic is not None:
-                topics.append((topic, changed))
-        for topic, indexes in topics:
-            for index in indexes:
-                if self._node_id in topic.partitions[index].replicas:
-                    yield topic, TopicPartition(topic.name, index)
-
-    async def finish(self) -> None:
-        """Do what `apply` left: copy new partitions, delete the logs of removed ones, check high watermarks."""
+    async def _join_all(self) -> None:
         while self._unfollowed:
             some, self._unfollowed = self._unfollowed[:ITEMS_PER_SLICE], self._unfollowed[ITEMS_PER_SLICE:]
             for replica in some:
-                self._join_replication(replica)
+                # It may have been removed since.
+                if self._replicas.get(replica.state.topic_partition) is replica:
+                    self._join_replication(replica)
             await self._slices.pause()
+
+    async def finish(self) -> None:
+        """Do what `apply` left: copy new partitions, delete the logs of removed ones, check high watermarks."""
+        await self._join_all()
         removed, self._removed = self._removed, []
         async for some_removed in self._slices.of(removed, PARTITIONS_PER_SLICE):
             for partition in some_removed:
@@ -310,16 +316,16 @@ class ReplicaManager:
             self._remove(topic.name, topic.partitions)
         for topic in delta.created:
             self._delete_previous_logs(topic)
-            self._host(topic, topic.partitions)
-        for topic_id, partitions in delta.changed.items():
-            topic_changed = image.topic_by_id(topic_id)
-            if topic_changed is not None:
-                self._host(topic_changed, partitions)
+        # Without a check of each: ten thousand may become visible in this one step.
+        self._replicas.update(self._prepared)
+        self._unfollowed += self._prepared.values()
+        for topic, index in self._unprepared if image is self._prepared_image else _touched(image, delta):
+            self._host(topic, index)
         if brokers_before != (image.broker_config(self._node_id), image.broker_default_config()):
             self._configure(image.topics)
         else:
             self._configure(resource.name for resource in delta.configs if resource.type == ResourceType.TOPIC)
-        self._prepared.clear()
+        self._prepared, self._unprepared, self._prepared_image = {}, [], EMPTY_IMAGE
         self._has_new_brokers |= bool(delta.brokers)
         if self._replicator is not None:
             self._replicator.fetchers.end_idle()
@@ -348,26 +354,21 @@ class ReplicaManager:
         found = topic.partitions.get(partition.partition) if topic is not None else None
         return topic_id in removed_topics or (found is not None and self._node_id not in found.replicas)
 
-    def _host(self, topic: TopicImage, indexes: Iterable[int], *, is_new: bool = True) -> None:
-        config = self._configs.get(self._image.topic_config(topic.name))
-        for index in indexes:
-            partition, state = TopicPartition(topic.name, index), topic.partitions[index]
-            if self._node_id not in state.replicas:
-                self._remove(topic.name, [index])
-                continue
-            try:
-                replica = self._replicas.get(partition)
-                if replica is None and (replica := self._prepared.get(partition)) is not None:
-                    self._unfollowed.append(replica)
-                if replica is None:
-                    replica = self._create(topic, partition, config, is_new=is_new)
-                self._replicas[partition] = replica
-            except StorageError as error:
-                logger.error("partition is offline", partition=str(partition), error=str(error))
-                continue
-            # Usually `prepare` has done it.
-            if replica.state.partition_epoch != state.partition_epoch:
-                self._update_state(replica, state)
+    def _host(self, topic: TopicImage, index: PartitionIndex, *, is_new: bool = True) -> None:
+        partition, state = TopicPartition(topic.name, index), topic.partitions[index]
+        if self._node_id not in state.replicas:
+            self._remove(topic.name, [index])
+            return
+        try:
+            replica = self._replicas.get(partition)
+            if replica is None:
+                config = self._configs.get(self._image.topic_config(topic.name))
+                replica = self._replicas[partition] = self._create(topic, partition, config, is_new=is_new)
+        except StorageError as error:
+            logger.error("partition is offline", partition=str(partition), error=str(error))
+            return
+        if replica.state.partition_epoch != state.partition_epoch:
+            self._update_state(replica, state)
 
     def _create(self, topic: TopicImage, partition: TopicPartition, config: LogConfig, *, is_new: bool) -> Replica:
         is_found = self._logs.get(partition) is not None
@@ -559,3 +560,15 @@ class ReplicaManager:
                 directory.fail(error)
             else:
                 self._checkpointed[directory.path] = offsets
+
+
+def _touched(image: ClusterImage, delta: Delta) -> Iterator[tuple[TopicImage, PartitionIndex]]:
+    """Yield the new and changed partitions of `image`."""
+    for topic in delta.created:
+        for index in topic.partitions:
+            yield topic, index
+    for topic_id, changed in delta.changed.items():
+        topic_changed = image.topic_by_id(topic_id)
+        if topic_changed is not None:
+            for index in changed:
+                yield topic_changed, index

@@ -477,13 +477,20 @@ class LogManager:
             # If it no longer exists, it was removed with its partition.
             self.files.remove(path)
 
-    def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> dict[TopicPartition, TopicId]:
-        """Return partitions on disk, with their topic ids, that the metadata does not have here with that id."""
+    def stored(self) -> dict[TopicPartition, TopicId]:
+        """Return the partitions on disk, with their topic ids."""
         on_disk = {partition: log.topic_id for partition, log in self._logs.items()}
-        on_disk |= {partition: held.topic_id for partition, held in self._quarantined.items() if not held.is_missing}
+        return on_disk | {tp: held.topic_id for tp, held in self._quarantined.items() if not held.is_missing}
+
+    def strays(
+        self,
+        topic_id_of: Callable[[TopicPartition], TopicId | None],
+        stored: Iterable[tuple[TopicPartition, TopicId]] | None = None,
+    ) -> dict[TopicPartition, TopicId]:
+        """Return partitions, out of `stored` or all, that the metadata does not have here with their topic id."""
         return {
             partition: topic_id
-            for partition, topic_id in on_disk.items()
+            for partition, topic_id in (self.stored().items() if stored is None else stored)
             if (expected := topic_id_of(partition)) is None or topic_id not in (expected, NO_TOPIC_ID)
         }
 

@@ -188,14 +188,22 @@ def topic_differences(before: TopicImages, after: TopicImages, topic_ids: Iterab
         elif new and not old:
             created.append(new)
         elif old and new:
-            differing = {i for i, partition in new.partitions.items() if old.partitions.get(i) != partition}
+            differing = _differing(old.partitions, new.partitions)
             if differing:
-                changed[topic_id] = frozenset(differing)
+                changed[topic_id] = differing
     return TopicDifferences(
         created=tuple(sorted(created, key=lambda topic: topic.name)),
         deleted=tuple(sorted(deleted, key=lambda topic: topic.name)),
         changed=changed,
     )
+
+
+def _differing(
+    before: Mapping[PartitionIndex, PartitionImage], after: Mapping[PartitionIndex, PartitionImage]
+) -> frozenset[PartitionIndex]:
+    # Usually few of a topic's partitions have changed. The others are the same objects, and a comparison is slow.
+    candidates = [(index, new) for index, new in after.items() if before.get(index) is not new]
+    return frozenset(index for index, new in candidates if before.get(index) != new)
 
 
 def _new_partition(record: PartitionRecord) -> PartitionImage:
