@@ -47,18 +47,23 @@ async def load(
         start_offset = offset
         for header, batch in _whole_batches(await _read(replica, offset, max_bytes, executor)):
             offset = header.last_offset + 1
+            records: Sequence[Record] = ()
             if header.is_control:
                 _end_transaction(shard, header, batch)
             else:
-                producer_id = header.producer_id if header.is_transactional else None
-                for record in _records(header, batch):
+                records = await _records(header, batch, executor)
+            producer_id = header.producer_id if header.is_transactional else None
+            # Slices end within a batch, too: one of a megabyte has tens of thousands of offsets.
+            for start in range(0, max(1, len(records)), COORDINATOR_RECORDS_PER_SLICE):
+                if replayed >= COORDINATOR_RECORDS_PER_SLICE:
+                    replayed = 0
+                    await slices.pause()
+                some = records[start : start + COORDINATOR_RECORDS_PER_SLICE]
+                replayed += max(1, len(some))
+                for record in some:
                     # The log may start in the middle of a batch, whose earlier records are deleted.
                     if record.offset >= start_offset:
                         _replay(shard, record, producer_id)
-            replayed += header.record_count
-            if replayed >= COORDINATOR_RECORDS_PER_SLICE:
-                replayed = 0
-                await slices.pause()
         if offset == start_offset:
             # Compaction has removed all records from here to the end: no batch will advance the offset.
             offset = replica.log.end_offset
@@ -96,9 +101,11 @@ def _read_slices(slices: Sequence[FileSlice]) -> bytes:
     return b"".join(part.file.read_at(part.position, part.size) for part in slices)
 
 
-def _records(header: BatchHeader, batch: Buffer) -> list[Record]:
+async def _records(header: BatchHeader, batch: Buffer, executor: Executor | None) -> list[Record]:
     try:
-        return decode_records(batch)
+        if header.record_count <= COORDINATOR_RECORDS_PER_SLICE:
+            return decode_records(batch)
+        return await asyncio.get_running_loop().run_in_executor(executor, decode_records, batch)
     except InvalidBatchError as error:
         raise CorruptionError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
 
