@@ -475,7 +475,7 @@ class Controller:
                 changes.apply(decode_record(value))
         # The draft changes only after the append. If the log refuses the records, it stays as it was.
         last_offset, published = await self._log.propose(values, epoch=epoch)
-        draft, _ = changes.build(last_offset)
+        draft = changes.build_image(last_offset)
         self._draft.advance(draft)
         self._last_append = published
         published.add_done_callback(lambda _: self._settle(draft, published))

@@ -57,7 +57,7 @@ class MetadataLoader:
     def finish_snapshot(self, changes: ImageChanges, *, last_offset: Offset) -> Loaded:
         """Continue with the image of the snapshot. The delta is the difference from the image before."""
         before = self.image
-        self.image, _ = changes.build(last_offset)
+        self.image = changes.build_image(last_offset)
         return Loaded(self.image, difference(before, self.image))
 
     def replay(

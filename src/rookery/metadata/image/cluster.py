@@ -164,14 +164,14 @@ class ImageChanges:
             case records.NoOpRecord():
                 pass
 
-    def build(self, offset: Offset) -> tuple[ClusterImage, Delta]:
-        topics, configs, brokers = self._topics.build(), self._configs.build(), self._brokers.build()
-        features_before = self._before.features
-        after = ClusterImage(
+    def build_image(self, offset: Offset) -> ClusterImage:
+        """Return the image after the records so far."""
+        topics, features_before = self._topics.build(), self._before.features
+        return ClusterImage(
             topics=topics.topics,
             topic_names=topics.names,
-            configs=configs,
-            brokers=brokers,
+            configs=self._configs.build(),
+            brokers=self._brokers.build(),
             controllers=(
                 {**self._before.controllers, **self._controllers} if self._controllers else self._before.controllers
             ),
@@ -179,12 +179,16 @@ class ImageChanges:
             next_producer_id=self._next_producer_id,
             offset=offset,
         )
-        created, deleted, changed = self._topics.differences(topics)
+
+    def build(self, offset: Offset) -> tuple[ClusterImage, Delta]:
+        """Return the image after the records so far, and its differences from the image before."""
+        after, features_before = self.build_image(offset), self._before.features
+        created, deleted, changed = self._topics.differences(TopicImages(after.topics, after.topic_names))
         return after, Delta(
             created=created,
             deleted=deleted,
             changed=changed,
-            configs=self._configs.differences(configs),
-            brokers=self._brokers.differences(brokers),
+            configs=self._configs.differences(after.configs),
+            brokers=self._brokers.differences(after.brokers),
             features=frozenset(key for key in self._features if features_before.get(key) != after.features.get(key)),
         )

@@ -201,9 +201,14 @@ def topic_differences(before: TopicImages, after: TopicImages, topic_ids: Iterab
 def _differing(
     before: Mapping[PartitionIndex, PartitionImage], after: Mapping[PartitionIndex, PartitionImage]
 ) -> frozenset[PartitionIndex]:
-    # Usually few of a topic's partitions have changed. The others are the same objects, and a comparison is slow.
-    candidates = [(index, new) for index, new in after.items() if before.get(index) is not new]
-    return frozenset(index for index, new in candidates if before.get(index) != new)
+    # Usually few of a topic's partitions have changed: the others are the same objects. A change has a new epoch. To
+    # compare all fields of thousands of partitions would be slow.
+    return frozenset(
+        index
+        for index, new in after.items()
+        if (old := before.get(index)) is not new
+        and (old is None or old.partition_epoch != new.partition_epoch or old != new)
+    )
 
 
 def _new_partition(record: PartitionRecord) -> PartitionImage:
