@@ -400,7 +400,7 @@ def test_every_crash_point_of_deleting_and_creating_again() -> None:
                 assert all(values), where
             elif log.topic_id == TOPIC_ID:
                 assert not any(values), where
-                assert node.manager.strays(lambda _: second_id) == {PARTITION: TOPIC_ID}, where
+                assert node.manager.stored() == {PARTITION: TOPIC_ID}, where
             node.manager.delete(PARTITION)
         node.manager.purge_deleted(START_MS + 10_000_000)
         fresh = node.manager.create(PARTITION, second_id, SMALL)

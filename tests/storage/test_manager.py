@@ -176,11 +176,11 @@ def test_deleted_partitions_are_purged_after_a_restart(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("orders*"))
 
 
-def test_strays(tmp_path: Path) -> None:
+def test_stored_partitions_have_their_topic_ids(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
-    fill(manager, 3)
-    known = {partition(0): TOPIC_ID, partition(1): UUID(int=99)}
-    assert manager.strays(known.get) == {partition(1): TOPIC_ID, partition(2): TOPIC_ID}
+    fill(manager, 2)
+    manager.quarantine(partition(1), "it is not in the metadata")
+    assert manager.stored() == {partition(0): TOPIC_ID, partition(1): TOPIC_ID}
 
 
 def test_a_lost_topic_id_is_written_again(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_lost_topic_id_is_written_again(tmp_path: Path) -> None:
     metadata.write_bytes(b"")
     again = manager_on(tmp_path)
     assert [log.topic_id for log in again] == [NO_TOPIC_ID]
-    assert again.strays(lambda _: TOPIC_ID) == {}
+    assert again.stored() == {partition(0): NO_TOPIC_ID}
     assert again.create(partition(0), TOPIC_ID, SMALL).end_offset == 5
     assert metadata.read_bytes() == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw"
 

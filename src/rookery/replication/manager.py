@@ -225,7 +225,7 @@ class ReplicaManager:
         self._logs.resolve_missing(self._topic_id_here)
         strays: dict[TopicPartition, TopicId] = {}
         async for some_stored in self._slices.of(self._logs.stored().items(), ITEMS_PER_SLICE):
-            strays |= self._logs.strays(self._topic_id_here, some_stored)
+            strays.update(item for item in some_stored if self._is_stray(*item))
         for partition, topic_id in strays.items():
             if is_from_majority or self._is_obsolete(partition, topic_id, removed_topics):
                 logger.warning("setting aside the log of a removed topic", partition=str(partition), id=str(topic_id))
@@ -342,6 +342,11 @@ class ReplicaManager:
         if topic is None or found is None or self._node_id not in found.replicas:
             return None
         return topic.topic_id
+
+    def _is_stray(self, partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Return whether the metadata does not have a partition on disk here with its topic id, if that is known."""
+        expected = self._topic_id_here(partition)
+        return expected is None or topic_id not in (expected, NO_TOPIC_ID)
 
     def _is_obsolete(
         self, partition: TopicPartition, topic_id: TopicId, removed_topics: Mapping[TopicId, TopicName]

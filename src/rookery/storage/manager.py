@@ -482,18 +482,6 @@ class LogManager:
         on_disk = {partition: log.topic_id for partition, log in self._logs.items()}
         return on_disk | {tp: held.topic_id for tp, held in self._quarantined.items() if not held.is_missing}
 
-    def strays(
-        self,
-        topic_id_of: Callable[[TopicPartition], TopicId | None],
-        stored: Iterable[tuple[TopicPartition, TopicId]] | None = None,
-    ) -> dict[TopicPartition, TopicId]:
-        """Return partitions, out of `stored` or all, that the metadata does not have here with their topic id."""
-        return {
-            partition: topic_id
-            for partition, topic_id in (self.stored().items() if stored is None else stored)
-            if (expected := topic_id_of(partition)) is None or topic_id not in (expected, NO_TOPIC_ID)
-        }
-
     # Periodic tasks
 
     def flush_due(self, now_ms: TimestampMs, logs: Iterable[Log] | None = None) -> list[Log]:
