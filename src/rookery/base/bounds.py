@@ -39,9 +39,9 @@ METADATA_RECORDS_PER_SLICE: Final = _slice(
 )
 PARTITIONS_PER_SLICE: Final = _slice(
     "partitions whose logs are created or removed per slice",
-    16,
+    8,
     "partitions",
-    "half a millisecond each, in system calls",
+    "half a millisecond each, in system calls; several on a busy machine",
 )
 COORDINATOR_RECORDS_PER_SLICE: Final = _slice(
     "records that a loading coordinator replays per slice", 500, "records", "about 5 ms"

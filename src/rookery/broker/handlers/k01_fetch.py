@@ -218,6 +218,8 @@ class _Fetch:
             )
             self._is_repeated = True
             await self._read_in_slices()
+        # The session looks at all partitions, in one turn: another request of the session must not come in between.
+        await self._context.services.slices.pause()
         error_code, session_id, results = self._close()
         encode = self._encoder(error_code, session_id, *await self._group_in_slices(results))
         is_short = len(results) <= FETCH_PARTITIONS_PER_SLICE
