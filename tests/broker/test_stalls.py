@@ -1,20 +1,23 @@
 """No request blocks the event loop: the longest turn of the loop, counted in calls (see `tests.support.stalls`)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from rookery.base.bounds import FETCH_PARTITIONS_PER_SLICE, ITEMS_PER_SLICE, PARTITIONS_PER_SLICE
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
 from rookery.net.connection import Held
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.broker.harness import Broker, UnsyncedFiles, decode, request_frame, running, settle
+from rookery.replication.manager import ReplicaManager
+from rookery.replication.replica import Replica
+from tests.broker.harness import Broker, UnsyncedFiles, decode, request_frame, running, settle, start
 from tests.net.support import until
-from tests.support.stalls import CALLS_MAX, counted_turns
+from tests.support.stalls import CALLS_MAX, counted_calls, counted_turns
 
 METADATA = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
 
@@ -186,14 +189,14 @@ def test_a_repeated_resource_is_described_once(tmp_path: Path) -> None:
     measure(tmp_path, scene)
 
 
-def fetch_frame(session_id: int, session_epoch: int, indexes: range, **more: Any) -> memoryview:
+def fetch_frame(session_id: int, session_epoch: int, indexes: range, *, topic: str = "t", **more: Any) -> memoryview:
     wanted = [Message(partition=index, fetch_offset=0, partition_max_bytes=1_000_000) for index in indexes]
     fields = {
         "max_wait_ms": 0,
         "min_bytes": 1,
         "session_id": session_id,
         "session_epoch": session_epoch,
-        "topics": [Message(topic="t", partitions=wanted)] if wanted else [],
+        "topics": [Message(topic=topic, partitions=wanted)] if wanted else [],
         "forgotten_topics_data": [],
         **more,
     }
@@ -230,3 +233,69 @@ def test_a_fetch_of_many_partitions_does_not_block_the_loop(tmp_path: Path) -> N
         return max(turns.longest, later_turns.longest)
 
     assert asyncio.run(main()) < CALLS_MAX
+
+
+PARTITIONS = 600
+
+
+def test_a_start_with_many_partitions_does_not_block_the_loop(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await create(broker, 3, PARTITIONS // 3)
+        with counted_turns() as turns:
+            broker = await start(tmp_path, config={}, files=UnsyncedFiles())
+        await broker.close()
+        assert len(broker.services.replicas) == PARTITIONS
+        assert turns.longest < CALLS_MAX
+        with counted_calls(ReplicaManager, "_host") as hosted:
+            again = await start(tmp_path, config={}, files=UnsyncedFiles())
+        await again.close()
+        assert hosted.total == PARTITIONS
+        assert hosted.longest <= ITEMS_PER_SLICE
+
+    asyncio.run(main())
+
+
+def test_new_partitions_become_visible_without_a_look_at_each(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        with counted_calls(ReplicaManager, "_host") as hosted, counted_calls(ReplicaManager, "_create") as created:
+            await create(broker, 2, 50)
+        assert len(broker.services.replicas) == 100
+        assert hosted.total == 0
+        assert created.total == 100
+        assert created.longest <= PARTITIONS_PER_SLICE
+
+    measure(tmp_path, scene)
+
+
+def test_a_fetch_reads_few_partitions_per_turn(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        await create(broker, 1, PARTITIONS)
+        frames = [fetch_frame(0, 0, range(PARTITIONS), topic="t0") for _ in range(3)]
+        with counted_calls(Replica, "read") as reads:
+            answers = [broker.dispatcher.handle(frame, broker.connection) for frame in frames]
+            for answer in answers:
+                assert isinstance(answer, Held)
+            await asyncio.gather(*cast(Sequence[Awaitable[object]], answers))
+        assert reads.total == 3 * PARTITIONS
+        assert reads.longest <= FETCH_PARTITIONS_PER_SLICE, "together"
+
+    measure(tmp_path, scene)
+
+
+def test_a_waiting_fetch_stops_reading_once_it_can_be_answered(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        await create(broker, 1, 100)
+        frame = fetch_frame(0, 0, range(100), topic="t0", max_wait_ms=60_000)
+        answer = broker.dispatcher.handle(frame, broker.connection)
+        assert isinstance(answer, Awaitable)
+        for index in range(100):
+            broker.append("t0", b"x", partition=index)
+        with counted_calls(Replica, "read") as reads:
+            reply = await answer
+        assert reply is not None
+        response = decode(ApiKey.FETCH, 12, reply)
+        assert all(each.records for each in response.responses[0].partitions)
+        assert reads.total == 1 + 100, "one to see that there are records, and those of the response"
+
+    measure(tmp_path, scene)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from rookery.base.bounds import COORDINATOR_LOADS_AT_ONCE
+from rookery.base.bounds import COORDINATOR_LOADS_AT_ONCE, COORDINATOR_RECORDS_PER_SLICE
 from rookery.base.errors import CorruptionError, ErrorCode
 from rookery.base.files import OsFile
 from rookery.base.types import Buffer, Offset, TopicPartition
+from rookery.coordinators import log_replay
 from rookery.coordinators.result import PARKED, Completion, CoordinatorResult, Timer, TimerKey
 from rookery.coordinators.runtime import Coordinator, abs_hash
 from rookery.protocol.message import Message
@@ -23,6 +24,7 @@ from rookery.records.record import Record, decode_records
 from rookery.replication.replica import Replica
 from tests.broker.harness import NODE_ID, Broker, batch, running
 from tests.replication.elections import FOLLOWER, forget_leader_epochs, lose_and_win_election, set_leader
+from tests.support.stalls import counted_calls
 
 TOPIC = "__key_values"
 Pair = tuple[bytes, bytes | None]
@@ -332,6 +334,26 @@ def test_the_event_loop_runs_other_tasks_while_a_log_is_loaded(tmp_path: Path, m
     play(tmp_path, scene, partitions=1)
     assert len(iterations) == 3000
     assert max(Counter(iterations).values()) <= 1000
+
+
+def test_a_large_batch_is_decoded_in_a_worker_and_replayed_in_slices(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        count = COORDINATOR_RECORDS_PER_SLICE * 3
+        records = [(f"{number}".encode(), b"x") for number in range(count)]
+        coordinator.write("k", lambda _, now_ms: CoordinatorResult(response=None, records=records))
+        after = coordinator_of(broker)
+        with (
+            counted_calls(log_replay, "decode_records") as decoded_on_loop,
+            counted_calls(KeyValueShard, "replay") as replayed,
+        ):
+            after.apply(broker.services.image)
+            await after.wait_until_loaded()
+        assert decoded_on_loop.total == 0
+        assert replayed.total == count
+        assert replayed.longest <= COORDINATOR_RECORDS_PER_SLICE
+        await after.close()
+
+    play(tmp_path, scene, partitions=1)
 
 
 class CountingExecutor(ThreadPoolExecutor):

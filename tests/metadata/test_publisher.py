@@ -2,23 +2,31 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
 from rookery.base.types import Offset
-from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata import loader as loader_module
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage
 from rookery.metadata.loader import MetadataLoader
 from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.records import (
     FeatureLevelRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
     encode_record,
 )
+from rookery.quorum.publication import iterate_values
+from rookery.records import record as record_module
+from rookery.records.record import Record, build_batch
 from tests.metadata.replay import replay
+from tests.support.stalls import Turns, counted_calls
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -146,3 +154,38 @@ def test_a_name_belongs_to_one_listener() -> None:
     metadata.add(ImageListener("replicas", lambda image, delta: None))
     with pytest.raises(AssertionError, match="replicas was added twice"):
         metadata.add(ImageListener("replicas", lambda image, delta: None))
+
+
+def test_a_start_reads_and_applies_records_in_slices() -> None:
+    records: list[MetadataRecord] = [TopicRecord("a", A), *(replace(partition(A), partition_id=i) for i in range(1999))]
+    batch = bytes(build_batch([Record(i, 0, None, encode_record(record)) for i, record in enumerate(records)]))
+
+    async def main() -> tuple[Turns, Turns]:
+        metadata = MetadataPublisher()
+        with (
+            counted_calls(record_module, "read_span") as read,
+            counted_calls(loader_module, "decode_record") as applied,
+        ):
+            await metadata.start([(1, iterate_values(batch))])
+        assert metadata.image.offset == 2000
+        assert len(metadata.image.topics["a"].partitions) == 1999
+        return read, applied
+
+    for turns in asyncio.run(main()):
+        assert turns.total == 2000
+        assert turns.longest <= METADATA_RECORDS_PER_SLICE + 1
+
+
+def test_a_change_of_one_partition_does_not_compare_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    records: list[MetadataRecord] = [TopicRecord("a", A), *(replace(partition(A), partition_id=i) for i in range(100))]
+    image, _ = ClusterImage().apply(records)
+    compared, equal = list[PartitionImage](), PartitionImage.__eq__
+
+    def counted(one: PartitionImage, other: object) -> bool:
+        compared.append(one)
+        return equal(one, other)
+
+    monkeypatch.setattr(PartitionImage, "__eq__", counted)
+    _, delta = image.apply([PartitionChangeRecord(partition_id=7, topic_id=A, isr=())])
+    assert delta.changed == {A: frozenset({7})}
+    assert len(compared) <= 1

@@ -3,21 +3,29 @@
 import asyncio
 import errno
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
+from rookery.base.clock import ManualClock
 from rookery.base.errors import StorageError
 from rookery.base.files import Files, OsFiles
+from rookery.node.quorum_config import sole_voter
+from rookery.quorum import driver as driver_module
+from rookery.quorum import publication as publication_module
 from rookery.quorum.driver import QuorumDriver
 from rookery.records.batch import HEADER_SIZE, iterate_headers
 from rookery.storage.checkpoints import COMMITTED_FILE
 from rookery.storage.damage import DamagedLogError
+from rookery.storage.directory import LogDirectory
 from rookery.storage.names import METADATA_PARTITION
 from tests.faults.files import Crash, CrashFiles
+from tests.net.support import until
 from tests.quorum.sole import close, open_sole_voter
+from tests.support.stalls import counted_calls
 
 DATA = Path("/data")
 # Tests of crash points run in so many parts, at the same time.
@@ -99,6 +107,42 @@ def test_a_log_larger_than_one_read(tmp_path: Path) -> None:
     driver = open_driver(OsFiles(), tmp_path)
     assert replayed(driver) == batches
     close(driver)
+
+
+def test_large_batches_are_built_and_decoded_in_a_worker(tmp_path: Path) -> None:
+    large = [b"%d" % number for number in range(METADATA_RECORDS_PER_SLICE + 1)]
+    small = large[:-1]
+
+    async def main() -> list[list[bytes]]:
+        committed: list[list[bytes]] = []
+
+        async def on_commit(_: int, values: Sequence[bytes]) -> None:
+            committed.append(list(values))
+
+        with ThreadPoolExecutor(1) as executor:
+            driver = QuorumDriver.open(
+                OsFiles(),
+                LogDirectory(tmp_path),
+                node_id=1,
+                voters=sole_voter(1),
+                clock=ManualClock(),
+                executor=executor,
+            )
+            await driver.start()
+            with counted_calls(driver_module, "build_batch") as built_on_loop:
+                await driver.append(large)
+                assert built_on_loop.calls == 0
+                await driver.append(small)
+            assert built_on_loop.total == 1, "a small batch is not worth a thread"
+            with counted_calls(publication_module, "open_batch") as opened_on_loop:
+                # From the log, as on a follower: the leader's own values are no longer in memory.
+                driver.follow(on_commit, from_offset=1)
+                await until(lambda: len(committed) == 2)
+            assert opened_on_loop.total == 1
+            await driver.close()
+        return committed
+
+    assert asyncio.run(main()) == [large, small]
 
 
 def test_a_torn_end_is_cut_off(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Followers copy their leader's log over the Fetch handler: new, returning, wiped and diverged replicas."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -11,9 +12,11 @@ from rookery.base.errors import ErrorCode
 from rookery.base.slices import Slices
 from rookery.base.types import Offset, TopicPartition
 from rookery.broker.handlers import k01_fetch
-from rookery.replication import follower_log
+from rookery.replication import fetcher, follower_log
+from rookery.replication.following import Following
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.replica import Fetched, Replica
+from tests.net.support import until
 from tests.replication.nodes import TOPIC, Node, running
 
 
@@ -239,6 +242,49 @@ def test_a_new_partition_does_not_wait_for_the_long_poll(tmp_path: Path) -> None
             second = TopicPartition(TOPIC, 1)
             nodes.running[1].append(b"b", partition=second)
             await asyncio.wait_for(nodes.in_sync(1, 2, partition=second), 5)
+
+    asyncio.run(main())
+
+
+def test_the_rows_of_many_partitions_are_computed_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        sizes: list[int] = []
+        settle = Following.settle
+
+        def counted(self: Following, partitions: Sequence[TopicPartition], *arguments: Any) -> None:
+            sizes.append(len(partitions))
+            settle(self, partitions, *arguments)
+
+        monkeypatch.setattr(fetcher, "ITEMS_PER_SLICE", 4)
+        monkeypatch.setattr(Following, "settle", counted)
+        async with running(tmp_path, 1, 2) as nodes:
+            nodes.create_topic((1, 2), partitions=10)
+            last = TopicPartition(TOPIC, 9)
+            nodes.running[1].append(b"a", partition=last)
+            await nodes.in_sync(1, 2, partition=last)
+        assert sizes[:3] == [4, 4, 2]
+
+    asyncio.run(main())
+
+
+def test_a_partition_that_begins_between_two_slices_does_not_wait_for_the_long_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with running(tmp_path, 1, 2, config={"replica.fetch.wait.max.ms": "20000"}) as nodes:
+            pause, third = Slices.pause, TopicPartition(TOPIC, 2)
+
+            async def add_partition(self: Slices) -> None:
+                monkeypatch.undo()
+                nodes.add_partition((1, 2))
+                nodes.running[1].append(b"b", partition=third)
+                await pause(self)
+
+            monkeypatch.setattr(fetcher, "ITEMS_PER_SLICE", 1)
+            monkeypatch.setattr(Slices, "pause", add_partition)
+            nodes.create_topic((1, 2), partitions=2)
+            await until(lambda: len(nodes.running[2].replicas) == 3)
+            await asyncio.wait_for(nodes.in_sync(1, 2, partition=third), 10)
 
     asyncio.run(main())
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from rookery.base.bounds import ISR_CHANGES_PER_SLICE
 from rookery.base.clock import ManualClock
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.slices import Slices
@@ -17,8 +18,10 @@ from rookery.replication.isr_changes import IsrChanges
 from rookery.replication.partition import Partition
 from rookery.replication.replica import Replica
 from tests.faults.files import CrashFiles
+from tests.net.support import until
 from tests.replication.test_isr import broker
 from tests.storage.samples import open_log
+from tests.support.stalls import Turns, counted_calls
 
 
 class Link:
@@ -111,3 +114,24 @@ def test_a_proposal_that_may_have_been_applied_stays_until_new_metadata() -> Non
     play(link, replica, until=lambda: len(link.requests) == 1)
     assert replica.state.proposal is not None
     assert replica.state.maximal_isr == {1, 2}
+
+
+def test_the_answers_to_many_proposals_are_processed_in_slices() -> None:
+    async def main() -> Turns:
+        changes = IsrChanges(
+            cast(ControllerLink, Link(lambda _: ErrorCode.NONE)),
+            node_id=1,
+            broker_epoch=lambda: 70,
+            clock=ManualClock(),
+            slices=Slices(),
+        )
+        replicas = [proposing(index) for index in range(ISR_CHANGES_PER_SLICE * 2 + 1)]
+        with counted_calls(Partition, "accept") as accepted:
+            for replica in replicas:
+                changes.propose(replica)
+            await until(lambda: all(replica.state.isr == (1, 2) for replica in replicas))
+        await changes.close()
+        assert accepted.total == len(replicas)
+        return accepted
+
+    assert asyncio.run(main()).longest <= ISR_CHANGES_PER_SLICE
