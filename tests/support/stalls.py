@@ -40,14 +40,17 @@ class Turns:
 
 
 @contextmanager
-def _each_turn() -> Iterator[Turns]:
+def _each_turn(*, counts_first: bool) -> Iterator[Turns]:
+    """Yield the counter of the turns, of which the first has already begun. `counts_first` is whether it counts."""
     turns, loop = Turns(), asyncio.get_running_loop()
     # Another counter may be active.
     run_once_before, run_once = vars(loop).get("_run_once"), loop._run_once  # type: ignore[attr-defined]
 
     def run_counted() -> None:
-        # The turn in which the counter became active counts too, and so does the last one.
-        turns.end()
+        nonlocal counts_first
+        if counts_first:
+            turns.end()
+        counts_first, turns.calls = True, 0
         run_once()
         turns.end()
 
@@ -63,8 +66,11 @@ def _each_turn() -> Iterator[Turns]:
 
 @contextmanager
 def counted_turns() -> Iterator[Turns]:
-    """Count the calls of each turn. Must be entered on the measured loop, which must be asyncio's own."""
-    with _each_turn() as turns:
+    """Count the calls of each turn. Must be entered on the measured loop, which must be asyncio's own.
+
+    The rest of the current turn is not counted: it often imports modules.
+    """
+    with _each_turn(counts_first=False) as turns:
 
         def count(frame: object, event: str, argument: object) -> None:
             if event in ("call", "c_call"):
@@ -82,7 +88,7 @@ def counted_turns() -> Iterator[Turns]:
 def counted_calls(owner: object, name: str) -> Iterator[Turns]:
     """Count the calls of `owner.name` in each turn, in the loop's thread; `owner` is a class or a module."""
     call, thread = getattr(owner, name), get_ident()
-    with _each_turn() as turns:
+    with _each_turn(counts_first=True) as turns:
 
         def count(*arguments: Any, **more: Any) -> Any:
             if get_ident() == thread:
