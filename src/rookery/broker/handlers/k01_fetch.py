@@ -25,15 +25,15 @@ and the diverging epoch in response to it. v13 names topics by id. v15 moves the
 this broker is not the leader. v17 replica's directory. v18 the high watermark that a replica knows.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Iterable, Sequence, Set
+from functools import partial
 from itertools import groupby
 from typing import Final
 from uuid import UUID
 
 from rookery.base.bounds import FETCH_PARTITIONS_PER_SLICE, REQUEST_BYTES_ON_LOOP
 from rookery.base.errors import ErrorCode
-from rookery.base.files import FileSlice
-from rookery.base.types import Buffer, NodeId, TopicPartition
+from rookery.base.types import NodeId, TopicPartition
 from rookery.broker.context import ClusterContext, RequestContext
 from rookery.broker.delayed_response import delay_response
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
@@ -41,6 +41,7 @@ from rookery.broker.large_requests import in_worker
 from rookery.net.connection import HandlerResult, Held
 from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
+from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.fetch import (
     FetchPartitionResult,
     FetchRequest,
@@ -221,7 +222,15 @@ class _Fetch:
         # The session looks at all partitions, in one turn: another request of the session must not come in between.
         await self._context.services.slices.pause()
         error_code, session_id, results = self._close()
-        encode = self._encoder(error_code, session_id, *await self._group_in_slices(results))
+        topics, leaders = await self._group_in_slices(results)
+        encode = partial(
+            encode_fetch_response,
+            self._context.api_version,
+            topics,
+            error_code=error_code,
+            session_id=session_id,
+            node_endpoints=self._endpoints(leaders) if leaders else (),
+        )
         is_short = len(results) <= FETCH_PARTITIONS_PER_SLICE
         return self._context.reply(encode() if is_short else await in_worker(encode))
 
@@ -343,21 +352,24 @@ class _Fetch:
     def answer(self) -> Reply:
         error_code, session_id, results = self._close()
         topics, leaders = self._group(results)
-        return self._context.reply(self._encoder(error_code, session_id, topics, leaders)())
+        endpoints = self._endpoints(leaders) if leaders else ()
+        return self._context.reply(
+            encode_fetch_response(
+                self._context.api_version,
+                topics,
+                error_code=error_code,
+                session_id=session_id,
+                node_endpoints=endpoints,
+            )
+        )
 
     def _close(self) -> tuple[ErrorCode, int, Sequence[tuple[SessionPartition, Fetched]]]:
         """Close the request in its session; returns its error, the session, and the results of the response."""
         services = self._context.services
         return services.fetch_sessions.close(self._session, self._results, now_ms=services.clock.now_ms())
 
-    def _encoder(
-        self, error_code: ErrorCode, session_id: int, topics: Sequence[FetchTopicResult], leaders: set[NodeId]
-    ) -> Callable[[], list[Buffer | FileSlice]]:
-        """Return the function that encodes the response."""
-        endpoints = self._context.services.endpoints(leaders, self._context.listener) if leaders else ()
-        return lambda: encode_fetch_response(
-            self._context.api_version, topics, error_code=error_code, session_id=session_id, node_endpoints=endpoints
-        )
+    def _endpoints(self, leaders: set[NodeId]) -> Sequence[NodeEndpoint]:
+        return self._context.services.endpoints(leaders, self._context.listener)
 
     def _group(self, results: Iterable[tuple[SessionPartition, Fetched]]) -> tuple[list[FetchTopicResult], set[NodeId]]:
         """Return the results by topic, in order, and the leaders that they refer clients to."""
