@@ -18,8 +18,8 @@ from rookery.quorum.log_view import LogView
 from rookery.quorum.progress import Progress
 from rookery.quorum.roles import Leader
 from rookery.quorum.transitions import Transitions
+from rookery.replication.manager import ReplicaManager
 from rookery.replication.replica import Replica
-from rookery.storage.manager import LogManager
 from tests.simulation.cluster import Topology
 from tests.simulation.cluster_faults import (
     ClusterFault,
@@ -120,12 +120,10 @@ def vote_for_all(patch: pytest.MonkeyPatch) -> None:
 def find_logs_by_name(patch: pytest.MonkeyPatch) -> None:
     """Let a start take the log of a deleted topic for that of the topic that has its name now."""
 
-    def strays(
-        self: LogManager, topic_id_of: Callable[[TopicPartition], TopicId | None]
-    ) -> dict[TopicPartition, TopicId]:
-        return {log.partition: log.topic_id for log in self.logs() if topic_id_of(log.partition) is None}
+    def is_stray(self: ReplicaManager, partition: TopicPartition, topic_id: TopicId) -> bool:
+        return self._topic_id_here(partition) is None
 
-    patch.setattr(LogManager, "strays", strays)
+    patch.setattr(ReplicaManager, "_is_stray", is_stray)
 
 
 BUGS = [
