@@ -20,7 +20,7 @@ from rookery.storage.checkpoints import (
     encode_partition_metadata,
     write_offsets,
 )
-from rookery.storage.manifest import MANIFEST_FILE
+from rookery.storage.manifest import MANIFEST_FILE, decode_manifest
 from tests.broker.harness import NODE_ID, Broker, running
 from tests.support.logs import captured_logs
 
@@ -119,12 +119,18 @@ def test_the_log_of_a_topic_that_was_removed_is_set_aside_at_start(tmp_path: Pat
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
             broker.append("orders", b"a")
+        listed = (tmp_path / "disk0" / MANIFEST_FILE).read_bytes()
+        assert TopicPartition("orders", 0) in decode_manifest(listed)
+        async with running(tmp_path) as broker:
             shutil.copytree(data, copy)
             await delete(broker, "orders")
         # The state after a crash during the deletion: the metadata log has the removal, the disk still has the log.
         copy.rename(data)
+        (tmp_path / "disk0" / MANIFEST_FILE).write_bytes(listed)
         async with running(tmp_path) as broker:
             assert len(broker.services.replicas) == 0
+            # If it were listed, and the replica were to return, the next start would report its directory as missing.
+            assert decode_manifest((tmp_path / "disk0" / MANIFEST_FILE).read_bytes()) == {}
         assert not data.exists()
         assert any(name.endswith("-stray") for name in names_of(tmp_path / "disk0", "orders"))
 

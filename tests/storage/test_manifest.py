@@ -11,7 +11,7 @@ from rookery.base.clock import ManualClock
 from rookery.base.errors import CorruptionError, StorageError
 from rookery.base.files import OsFiles
 from rookery.base.types import TopicPartition
-from rookery.storage.checkpoints import encode_offsets
+from rookery.storage.checkpoints import encode_offsets, encode_partition_metadata
 from rookery.storage.log import Log
 from rookery.storage.manager import LogManager
 from rookery.storage.manifest import (
@@ -149,6 +149,32 @@ def test_a_missing_directory_is_not_replaced_by_an_empty_log(tmp_path: Path) -> 
         log_of(again)
     again.close()
     assert load(tmp_path).create(PARTITION, UUID(int=99), SMALL).end_offset == 0, "another topic of that name"
+
+
+@pytest.mark.parametrize("topic", ["orders", "o" * 249], ids=["short", "long"])
+def test_a_deleted_log_that_is_still_listed_is_not_missing(tmp_path: Path, topic: str) -> None:
+    """A replica that is moved away, and back while the broker is down, starts empty and is copied again."""
+    partition = TopicPartition(topic, 0)
+    manager = load(tmp_path)
+    append(manager.create(partition, TOPIC_ID, SMALL), batch(1))
+    manager.close()
+    manager = load(tmp_path)
+    manager.delete(partition)
+    manager.close(clean=False)
+    assert partition in decode_manifest((tmp_path / MANIFEST_FILE).read_bytes())
+    again = load(tmp_path)
+    again.resolve_missing(lambda _: TOPIC_ID)
+    assert again.create(partition, TOPIC_ID, SMALL, is_new=False).end_offset == 0
+    again.close()
+
+
+def test_the_deleted_log_of_another_topic_does_not_explain_a_missing_one(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    (tmp_path / "orders-0").rename(tmp_path / f"orders-0.{'0' * 32}-delete")
+    id_file = tmp_path / f"orders-0.{'0' * 32}-delete" / "partition.metadata"
+    id_file.write_bytes(encode_partition_metadata(UUID(int=99)))
+    with pytest.raises(StorageError, match="missing"):
+        log_of(load(tmp_path))
 
 
 def test_deleted_topics_are_removed_from_the_list(tmp_path: Path) -> None:

@@ -60,16 +60,15 @@ class LogMaintenance:
 
     async def _apply_retention(self) -> None:
         now_ms = self._services.clock.now_ms()
-        has_expired = False
         for log in self._logs.logs():
-            has_expired |= bool(self._logs.apply_retention(log, now_ms, self._high_watermark(log.partition)))
+            self._logs.apply_retention(log, now_ms, self._high_watermark(log.partition))
             # The check of a log may load an index: with thousands of logs, requests would wait for all of them.
             await asyncio.sleep(0)
-        if has_expired:
-            # The log start offsets must be on disk before files disappear. After a crash in between, a log would begin
-            # below its first segment, and the start would report the missing segments as damage.
-            await self._checkpoint()
-            self._logs.retire_expired(now_ms)
+        # The log start offsets must be on disk before files disappear. After a crash in between, a log would begin
+        # below its first segment, and the start would report the missing segments as damage. A log that is listed
+        # although the last traces of its deletion have disappeared would be reported as missing.
+        await self._checkpoint()
+        self._logs.retire_expired(now_ms)
         await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.purge_deleted, now_ms)
 
     async def _flush_due(self) -> None:

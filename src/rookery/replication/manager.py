@@ -241,6 +241,9 @@ class ReplicaManager:
                 self._logs.quarantine(
                     partition, f"its directory belongs to topic id {topic_id}, which is not in the metadata"
                 )
+        if strays:
+            # A later start would report those that were set aside as missing, if the metadata has them here again.
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.checkpoint)
         partitions = ((topic, index) for topic in image.topics.values() for index in topic.partitions)
         async for some in self._slices.of(partitions, ITEMS_PER_SLICE):
             for topic, index in some:

@@ -13,6 +13,7 @@ served, its files and its lines in the checkpoints stay as they are, and no empt
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +48,9 @@ from rookery.storage.names import (
     METADATA_PARTITION,
     STRAY_DIRECTORY_SUFFIX,
     TEMPORARY_SUFFIX,
+    directory_name_aside,
     partition_of,
+    stem_of_deleted,
 )
 from rookery.storage.segment import Segment
 from rookery.storage.shutdown import kept_epoch, take_clean_shutdown, write_registration
@@ -56,7 +59,6 @@ from rookery.storage.threads import map_in_threads
 logger = structlog.get_logger(__name__)
 
 PRODUCER_EXPIRATION_MS = 86_400_000
-_NAME_LENGTH_MAX = 255
 
 
 class LoadSummary(NamedTuple):
@@ -219,14 +221,30 @@ class LogManager:
         self, manifests: Iterable[tuple[LogDirectory, Mapping[TopicPartition, ListedLog]]], found: set[TopicPartition]
     ) -> None:
         """Quarantine logs that had records and have no directory; `resolve_missing` forgets those of deleted topics."""
-        for log_directory, manifest in manifests:
-            for partition, listed in manifest.items():
-                if partition not in found and listed.has_content:
-                    reason = f"its directory {log_directory.path / str(partition)} is missing"
-                    offsets = listed.recovery_point, listed.start_offset
-                    self._quarantined[partition] = _Quarantined(
-                        log_directory, listed.topic_id, *offsets, listed, reason, is_missing=True
-                    )
+        missing = [
+            (log_directory, partition, listed)
+            for log_directory, manifest in manifests
+            for partition, listed in manifest.items()
+            if partition not in found and listed.has_content
+        ]
+        # A replica that was moved away, and back while this node was down: its log was deleted after the manifest was
+        # written. Without this, it would never be copied again.
+        deleted = self._deleted_logs() if missing else set()
+        for log_directory, partition, listed in missing:
+            if (stem_of_deleted(partition), listed.topic_id) not in deleted:
+                reason = f"its directory {log_directory.path / str(partition)} is missing"
+                offsets = listed.recovery_point, listed.start_offset
+                self._quarantined[partition] = _Quarantined(
+                    log_directory, listed.topic_id, *offsets, listed, reason, is_missing=True
+                )
+
+    def _deleted_logs(self) -> set[tuple[str, TopicId]]:
+        """Return the names without their unique parts, and the topic ids, of the deleted directories."""
+        found = set()
+        for log_directory, path, _ in self._deleted:
+            with suppress(StorageError):
+                found.add((stem_of_deleted(path.name), self._read_topic_id(log_directory, path)))
+        return found
 
     def _read_checkpoint(self, path: Path) -> dict[TopicPartition, Offset]:
         """Read a checkpoint; one that is unreadable counts as empty, which costs a longer recovery but no data."""
@@ -433,9 +451,8 @@ class LogManager:
         log_directory = self._forget(partition)
         if log_directory is None or not log_directory.is_online:
             return None
-        suffix = f"-{partition.partition}.{self._new_uuid().hex}{suffix}"
         directory = log_directory.path / str(partition)
-        target = directory.with_name(partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix)
+        target = directory.with_name(directory_name_aside(partition, self._new_uuid().hex, suffix))
         try:
             self.files.rename(directory, target)
         except OSError as error:

@@ -24,6 +24,8 @@ STRAY_DIRECTORY_SUFFIX = "-stray"
 METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 
 _DIGITS = 20
+_NAME_LENGTH_MAX = 255
+_UNIQUE_LENGTH = 32
 
 
 def file_name(base_offset: Offset, suffix: str) -> str:
@@ -48,3 +50,16 @@ def partition_of(name: str) -> TopicPartition | None:
     if not topic or not dash or not (index.isascii() and index.isdigit()):
         return None
     return TopicPartition(topic, int(index))
+
+
+def directory_name_aside(partition: TopicPartition, unique: str, suffix: str) -> str:
+    """Return the name of a directory that is no longer that of a partition; `unique` has 32 hexadecimal digits."""
+    end = f"-{partition.partition}.{unique}{suffix}"
+    return partition.topic[: _NAME_LENGTH_MAX - len(end)] + end
+
+
+def stem_of_deleted(deleted: TopicPartition | str) -> str:
+    """Return the part of a deleted directory's name, or of those of a partition, that all deletions have in common."""
+    if isinstance(deleted, TopicPartition):
+        deleted = directory_name_aside(deleted, "0" * _UNIQUE_LENGTH, DELETED_DIRECTORY_SUFFIX)
+    return deleted.rpartition(".")[0]
