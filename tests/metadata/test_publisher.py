@@ -189,3 +189,29 @@ def test_a_change_of_one_partition_does_not_compare_the_others(monkeypatch: pyte
     _, delta = image.apply([PartitionChangeRecord(partition_id=7, topic_id=A, isr=())])
     assert delta.changed == {A: frozenset({7})}
     assert len(compared) <= 1
+
+
+def test_no_image_is_published_while_a_listener_begins() -> None:
+    """Otherwise a topic that is deleted while a broker starts would stay there for ever."""
+    metadata = MetadataPublisher()
+    (first, values), (second, more) = encoded()
+    seen: list[tuple[list[str], list[str]]] = []
+
+    async def main() -> None:
+        await metadata.commit(first, values)
+        committing: list[asyncio.Task[None]] = []
+
+        async def begin(image: ClusterImage) -> None:
+            committing.append(asyncio.create_task(metadata.commit(second, more)))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert metadata.image is image
+
+        await metadata.join(begin, ImageListener("l", lambda image, delta: seen.append(names(image, delta))))
+        await committing[0]
+
+    def names(image: ClusterImage, delta: Delta) -> tuple[list[str], list[str]]:
+        return list(image.topics), [topic.name for topic in delta.deleted]
+
+    asyncio.run(main())
+    assert seen == [(["b"], ["a"])]

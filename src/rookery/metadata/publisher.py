@@ -9,6 +9,7 @@ work that grows with the partitions before the image becomes visible (`prepare`)
 visible is one step: a request sees either the old image everywhere or the new one. `commit` calls must not overlap.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, TypeAlias
@@ -47,6 +48,8 @@ class MetadataPublisher:
         self._slices = slices or Slices()
         self._image = self._finished_image = EMPTY_IMAGE
         self._listeners: list[ImageListener] = []
+        # Held while an image is published, and while a listener begins with one.
+        self._turn = asyncio.Lock()
 
     @property
     def image(self) -> ClusterImage:
@@ -70,6 +73,17 @@ class MetadataPublisher:
         """Publish every later image to `listener` as well, after the listeners that were added before it."""
         assert listener.name not in self.listener_names, f"the listener {listener.name} was added twice"
         self._listeners.append(listener)
+
+    async def join(self, begin: Callable[[ClusterImage], Awaitable[None]], *listeners: ImageListener) -> None:
+        """Call `begin` with the image, and publish every later one to `listeners`.
+
+        `begin` may take many turns of the loop. No image is published meanwhile: the listeners would never learn of
+        the changes in it.
+        """
+        async with self._turn:
+            await begin(self._image)
+            for listener in listeners:
+                self.add(listener)
 
     async def start(
         self,
@@ -95,9 +109,10 @@ class MetadataPublisher:
 
     async def commit(self, base_offset: Offset, values: Sequence[bytes]) -> None:
         """Load the records of a committed batch and publish the image; returns when all listeners have finished."""
-        changes = self._loader.begin()
-        await self._apply(changes, values)
-        await self._publish(self._loader.finish(changes, last_offset=base_offset + len(values) - 1))
+        async with self._turn:
+            changes = self._loader.begin()
+            await self._apply(changes, values)
+            await self._publish(self._loader.finish(changes, last_offset=base_offset + len(values) - 1))
 
     async def replace(self, snapshot: Sequence[bytes], end_offset: Offset) -> None:
         """Load the records of a snapshot that replaces the log before `end_offset`, and publish its image.
@@ -105,9 +120,10 @@ class MetadataPublisher:
         A follower that was away for long downloads a snapshot in place of the records it missed. Listeners get the
         difference from the image before as one change.
         """
-        changes = self._loader.begin_snapshot()
-        await self._apply(changes, snapshot)
-        await self._publish(self._loader.finish_snapshot(changes, last_offset=end_offset - 1))
+        async with self._turn:
+            changes = self._loader.begin_snapshot()
+            await self._apply(changes, snapshot)
+            await self._publish(self._loader.finish_snapshot(changes, last_offset=end_offset - 1))
 
     async def _apply(self, changes: ImageChanges, values: Sequence[bytes]) -> None:
         async for some in self._slices.of(values, METADATA_RECORDS_PER_SLICE):

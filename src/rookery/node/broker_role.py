@@ -128,10 +128,13 @@ class BrokerRole:
             self._registry.bind()
         summary = await self._load_logs()
         replicas = self.replicas
-        await replicas.start(metadata.image, metadata.removed_topics, is_from_majority=len(self._quorum.voters) > 1)
+        is_from_majority = len(self._quorum.voters) > 1
+        await metadata.join(
+            lambda image: replicas.start(image, metadata.removed_topics, is_from_majority=is_from_majority),
+            ImageListener("settings", self._configure),
+            ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.finish),
+        )
         self._has_replicas = True
-        metadata.add(ImageListener("settings", self._configure))
-        metadata.add(ImageListener("replicas", replicas.apply, prepare=replicas.prepare, finish=replicas.finish))
         lifecycle = self._lifecycle = self._new_lifecycle(previous_broker_epoch=summary.broker_epoch)
         self._failures.report_with(lifecycle)
         await lifecycle.register()
