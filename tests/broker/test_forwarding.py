@@ -189,7 +189,7 @@ def test_a_version_that_the_controller_lacks_closes_the_connection(
 
 
 def test_a_rejected_envelope_is_the_fault_of_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rookery.broker.forwarding._PRINCIPAL", b"?")
+    monkeypatch.setattr("rookery.broker.forwarding.encode_principal", lambda _: b"?")
 
     async def main() -> None:
         async with Controllers(11) as controllers, forwarding_broker(tmp_path, controllers) as broker:

@@ -109,3 +109,22 @@ class AclResourceType(IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+
+class PatternType(IntEnum):
+    """How the name in an ACL is compared with a resource's name. ANY and MATCH exist in filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermission(IntEnum):
+    """Whether an ACL allows or denies its operation. ANY exists in filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3

@@ -20,12 +20,10 @@ from rookery.protocol.codec import decode_request, encode_response
 from rookery.protocol.error_responses import error_response
 from rookery.protocol.framing import SIZE_BYTES, parse_request_header
 from rookery.protocol.messages import EnvelopeRequest
-from rookery.protocol.principal import ANONYMOUS, encode_principal
+from rookery.protocol.principal import encode_principal
 
 _CORRELATION_BYTES = 4
 _UNKNOWN_ADDRESS = bytes(4)
-# There is no authentication yet: every client is this principal.
-_PRINCIPAL = encode_principal(ANONYMOUS)
 
 
 class Forwarder:
@@ -51,7 +49,7 @@ class Forwarder:
     async def forward(self, context: ClusterContext, frame: bytes) -> Reply:
         envelope = EnvelopeRequest(
             request_data=frame,
-            request_principal=_PRINCIPAL,
+            request_principal=encode_principal(context.connection.principal),
             client_host_address=_address(context.connection.peer_host),
         )
         try:

@@ -26,6 +26,7 @@ from rookery.base.values import value_class
 from rookery.net.outbox import Outbox
 from rookery.net.receive import PARTIAL_SIZE_MIN, SCRATCH_SIZE, FrameBuffer, PartialFrames
 from rookery.net.send import Reply, Sender
+from rookery.protocol.principal import ANONYMOUS, Principal
 
 _log = structlog.get_logger(__name__)
 
@@ -56,6 +57,8 @@ class ConnectionInfo:
     on_lost: Callable[[], None] | None = None
     # Whether it is the connection of a client to another node, which forwards its requests to this one.
     is_forwarded: bool = False
+    # The client that has authenticated itself; of a forwarded request, the one that the other node names.
+    principal: Principal = ANONYMOUS
 
     @property
     def peer(self) -> str:

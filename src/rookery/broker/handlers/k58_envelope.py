@@ -24,7 +24,7 @@ from rookery.protocol.principal import decode_principal
 async def handle(dispatch: Handler, context: ClusterContext, request: EnvelopeRequest) -> EnvelopeResponse:
     """Pass the request in the envelope to `dispatch`, which handles frames of forwarded requests."""
     try:
-        decode_principal(request.request_principal or b"")
+        principal = decode_principal(request.request_principal or b"")
     except ProtocolError:
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     try:
@@ -32,7 +32,7 @@ async def handle(dispatch: Handler, context: ClusterContext, request: EnvelopeRe
     except ValueError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
-        connection = ConnectionInfo(host, 0, context.listener, is_forwarded=True)
+        connection = ConnectionInfo(host, 0, context.listener, is_forwarded=True, principal=principal)
         result = dispatch(memoryview(request.request_data), connection)
         reply = result if result is None or isinstance(result, list) else await result
     except ApiError as error:
