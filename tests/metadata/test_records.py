@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from rookery.base.errors import CorruptionError
 from rookery.metadata.records import (
     RECORD_TYPES,
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     MetadataRecord,
@@ -22,12 +25,17 @@ from rookery.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityPart,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     decode_record,
     encode_record,
 )
@@ -132,6 +140,57 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
     ),
     (ClearElrRecord("orders"), "011c00076f726465727300"),
     (NoOpRecord(), "01140000"),
+    (
+        AccessControlEntryRecord(
+            id=TOPIC_ID,
+            resource_type=2,
+            resource_name="orders",
+            pattern_type=4,
+            principal="User:alice",
+            host="*",
+            operation=3,
+            permission_type=2,
+        ),
+        "0112000000000000000001000000000000000202076f7264657273040b557365723a616c696365022a030200",
+    ),
+    (RemoveAccessControlEntryRecord(TOPIC_ID), "0113000000000000000001000000000000000200"),
+    (
+        UserScramCredentialRecord(
+            name="alice", mechanism=1, salt=b"\1\2\3", stored_key=b"\4\5", server_key=b"\6", iterations=4096
+        ),
+        "010b0006616c696365010401020303040502060000100000",
+    ),
+    (RemoveUserScramCredentialRecord("alice", 2), "01160006616c6963650200"),
+    (
+        ClientQuotaRecord(
+            entity=(QuotaEntityPart("user", "alice"), QuotaEntityPart("client-id", None)),
+            key="producer_byte_rate",
+            value=1024.5,
+        ),
+        "010e0003057573657206616c696365000a636c69656e742d696400001370726f64756365725f627974655f7261746540900200000000"
+        "000000",
+    ),
+    (
+        ClientQuotaRecord(entity=(QuotaEntityPart("ip", "10.0.0.1"),), key="connection_creation_rate", remove=True),
+        "010e00020369700931302e302e302e310019636f6e6e656374696f6e5f6372656174696f6e5f7261746500000000000000000100",
+    ),
+    (
+        DelegationTokenRecord(
+            owner="User:alice",
+            requester="User:bob",
+            renewers=("User:carol", "User:dave"),
+            issue_timestamp=1000,
+            max_timestamp=3000,
+            expiration_timestamp=2000,
+            token_id="AAAAAAAAAAEAAAAAAAAAAg",
+        ),
+        "010a000b557365723a616c69636509557365723a626f62030b557365723a6361726f6c0a557365723a6461766500000000000003e800"
+        "00000000000bb800000000000007d0174141414141414141414145414141414141414141416700",
+    ),
+    (
+        RemoveDelegationTokenRecord("AAAAAAAAAAEAAAAAAAAAAg"),
+        "011a00174141414141414141414145414141414141414141416700",
+    ),
 ]
 
 OLDER: list[tuple[str, MetadataRecord]] = [

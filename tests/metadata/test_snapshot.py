@@ -27,6 +27,7 @@ from rookery.metadata.records import (
 from rookery.metadata.snapshot import snapshot_records, snapshot_values
 from tests.metadata.replay import replay
 from tests.metadata.test_image import STEPS, A, B, Model
+from tests.metadata.test_security_image import SECURITY
 
 FULL: tuple[MetadataRecord, ...] = (
     FeatureLevelRecord("group.version", 0),
@@ -54,6 +55,7 @@ FULL: tuple[MetadataRecord, ...] = (
     ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "1"),
     ConfigRecord(ResourceType.BROKER, "", "log.cleaner.threads", "2"),
     ProducerIdsRecord(1, 7, 3000),
+    *SECURITY,
 )
 
 
@@ -64,6 +66,7 @@ def through_a_snapshot(image: ClusterImage) -> ClusterImage:
 
 def test_every_kind_of_thing_is_in_it() -> None:
     image, _ = EMPTY_IMAGE.apply(FULL, last_offset=41)
+    assert all((image.acls, image.scram, image.client_quotas, image.tokens))
     assert through_a_snapshot(image) == image
 
 

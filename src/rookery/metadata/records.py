@@ -8,6 +8,7 @@ The version of a record depends on the cluster's `metadata.version`: a node that
 able to read the log. A field that a version lacks has its default value in a cluster of that level.
 """
 
+from dataclasses import field
 from typing import ClassVar, TypeAlias
 from uuid import UUID
 
@@ -306,11 +307,148 @@ class ClearElrRecord:
     topic_name: TopicName
 
 
+@value_class(kw_only=True)
+class AccessControlEntryRecord:
+    API_KEY: ClassVar = 18
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("id", structures.UUID),
+            Field("resource_type", structures.INT8),
+            Field("resource_name", structures.STRING),
+            Field("pattern_type", structures.INT8),
+            Field("principal", structures.STRING),
+            Field("host", structures.STRING),
+            Field("operation", structures.INT8),
+            Field("permission_type", structures.INT8),
+        ),
+    )
+    id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@value_class
+class RemoveAccessControlEntryRecord:
+    API_KEY: ClassVar = 19
+    SCHEMA: ClassVar = Schema(0, (Field("id", structures.UUID),))
+    id: UUID
+
+
+@value_class(kw_only=True)
+class UserScramCredentialRecord:
+    API_KEY: ClassVar = 11
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("name", structures.STRING),
+            Field("mechanism", structures.INT8),
+            Field("salt", structures.BYTES),
+            Field("stored_key", structures.BYTES),
+            Field("server_key", structures.BYTES),
+            Field("iterations", structures.INT32),
+        ),
+    )
+    name: str
+    mechanism: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@value_class
+class RemoveUserScramCredentialRecord:
+    API_KEY: ClassVar = 22
+    SCHEMA: ClassVar = Schema(0, (Field("name", structures.STRING), Field("mechanism", structures.INT8)))
+    name: str
+    mechanism: int
+
+
+@value_class
+class QuotaEntityPart:
+    SCHEMA: ClassVar = Schema(
+        0, (Field("entity_type", structures.STRING), Field("entity_name", structures.NULLABLE_STRING))
+    )
+    entity_type: str
+    # None is the default of the type.
+    entity_name: str | None
+
+
+@value_class(kw_only=True)
+class ClientQuotaRecord:
+    """A quota of clients. `value` counts only if `remove` is false."""
+
+    API_KEY: ClassVar = 14
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("entity", structures.array(structures.structure(QuotaEntityPart))),
+            Field("key", structures.STRING),
+            Field("value", structures.FLOAT64),
+            Field("remove", structures.BOOL),
+        ),
+    )
+    entity: tuple[QuotaEntityPart, ...]
+    key: str
+    value: float = 0.0
+    remove: bool = False
+
+
+@value_class(kw_only=True)
+class DelegationTokenRecord:
+    """A token, or the new expiry of one. Principals are texts as User:alice; times are in ms since 1970."""
+
+    API_KEY: ClassVar = 10
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("owner", structures.STRING),
+            Field("requester", structures.STRING),
+            Field("renewers", structures.array(structures.STRING)),
+            Field("issue_timestamp", structures.INT64),
+            Field("max_timestamp", structures.INT64),
+            Field("expiration_timestamp", structures.INT64),
+            Field("token_id", structures.STRING),
+        ),
+    )
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+    token_id: str
+
+
+@value_class
+class RemoveDelegationTokenRecord:
+    API_KEY: ClassVar = 26
+    SCHEMA: ClassVar = Schema(0, (Field("token_id", structures.STRING),))
+    token_id: str
+
+
 @value_class
 class NoOpRecord:
     API_KEY: ClassVar = 20
     SCHEMA: ClassVar = Schema(0, ())
 
+
+# The records about users and what they may do.
+SecurityRecord: TypeAlias = (
+    AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | ClientQuotaRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
+)
 
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
@@ -328,6 +466,7 @@ MetadataRecord: TypeAlias = (
     | RegisterControllerRecord
     | ClearElrRecord
     | NoOpRecord
+    | SecurityRecord
 )
 
 RECORD_TYPES: tuple[type[MetadataRecord], ...] = MetadataRecord.__args__

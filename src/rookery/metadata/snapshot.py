@@ -9,6 +9,10 @@ from collections.abc import Iterator
 
 from rookery.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from rookery.metadata.image import BrokerImage, ClusterImage, ControllerImage, TopicImage
+from rookery.metadata.image.acls import acl_record
+from rookery.metadata.image.quotas import quota_record
+from rookery.metadata.image.scram import scram_record
+from rookery.metadata.image.tokens import token_record
 from rookery.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -44,8 +48,16 @@ def snapshot_records(image: ClusterImage) -> Iterator[MetadataRecord]:
     for resource, values in image.configs.items():
         for name, value in values.items():
             yield ConfigRecord(resource.type, resource.name, name, value)
+    for entity, quotas in image.client_quotas.items():
+        for name, quota in quotas.items():
+            yield quota_record(entity, name, quota)
     if image.next_producer_id:
         yield ProducerIdsRecord(_NO_BROKER, _NO_BROKER, image.next_producer_id)
+    for acl_id, acl in image.acls.items():
+        yield acl_record(acl_id, acl)
+    for key, credential in image.scram.items():
+        yield scram_record(key, credential)
+    yield from map(token_record, image.tokens.values())
 
 
 def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:

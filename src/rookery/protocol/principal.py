@@ -26,6 +26,10 @@ class Principal:
     name: str
     token_authenticated: bool = False
 
+    def __str__(self) -> str:
+        """Return the principal as ACLs, `super.users` and the metadata log name it, for example User:alice."""
+        return f"{self.type}:{self.name}"
+
 
 # The principal of all clients that do not authenticate.
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
@@ -42,3 +46,11 @@ def decode_principal(data: Buffer) -> Principal:
         return structures.decode(Principal, data, _VERSION.size, version=version)
     except (struct.error, CorruptionError) as error:
         raise ProtocolError(f"the principal of a forwarded request is malformed: {error}") from error
+
+
+def parse_principal(text: str) -> Principal:
+    """Parse a type and a name, separated by the first colon. Raises ValueError if the text has no colon."""
+    kind, colon, name = text.partition(":")
+    if not (kind and colon):
+        raise ValueError(f"a principal is TYPE:NAME, for example User:alice, but not {text!r}")
+    return Principal(kind, name)

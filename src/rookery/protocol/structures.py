@@ -189,6 +189,7 @@ INT16 = _packed("h")
 UINT16 = _packed("H")
 INT32 = _packed("i")
 INT64 = _packed("q")
+FLOAT64 = _packed("d")
 STRING = Kind(wire.read_compact_string, wire.write_compact_string, wire.read_string, wire.write_string)
 NULLABLE_STRING = Kind(
     wire.read_compact_nullable_string,

@@ -1,7 +1,7 @@
 """The cluster as the metadata log describes it: an immutable image, changed only by applying records.
 
-Each kind of resource (topics, brokers, configs) has a module with its part of the image and with the code that applies
-records to it. `cluster` combines them.
+Each kind of resource (topics, brokers, configs, ACLs, ...) has a module with its part of the image and with the code
+that applies records to it. `cluster` combines them.
 """
 
 from rookery.metadata.image.brokers import BrokerImage as BrokerImage

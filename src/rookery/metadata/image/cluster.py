@@ -6,17 +6,27 @@ mappings of an image never change after it was built; unchanged ones are shared 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from typing import TypeVar
+from uuid import UUID
 
 from rookery.base.codes import ResourceType
+from rookery.base.quota_entities import QuotaEntity
 from rookery.base.types import NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.base.values import value_class
 from rookery.metadata import records
+from rookery.metadata.image.acls import acl_of
 from rookery.metadata.image.brokers import BrokerChanges, BrokerImage, ControllerImage, new_controller
 from rookery.metadata.image.configs import ConfigChanges, ConfigResource
+from rookery.metadata.image.entries import EntryChanges
+from rookery.metadata.image.quotas import QuotaChanges
+from rookery.metadata.image.scram import ScramKey, scram_credential_of, scram_key_of
+from rookery.metadata.image.tokens import token_of
 from rookery.metadata.image.topics import TopicChanges, TopicImage, TopicImages, topic_differences
-from rookery.metadata.records import MetadataRecord
+from rookery.metadata.records import MetadataRecord, SecurityRecord
+from rookery.security.acls import AclBinding
+from rookery.security.delegation_tokens import DelegationToken
+from rookery.security.scram_credentials import ScramCredential
 
 _Key = TypeVar("_Key")
 
@@ -35,10 +45,14 @@ class Delta:
     configs: frozenset[ConfigResource]
     brokers: frozenset[NodeId]
     features: frozenset[str]
+    acls: frozenset[UUID] = frozenset()
+    scram: frozenset[ScramKey] = frozenset()
+    client_quotas: frozenset[QuotaEntity] = frozenset()
+    tokens: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.created or self.deleted or self.changed or self.configs or self.brokers or self.features)
+        return not any(getattr(self, each.name) for each in fields(self))
 
 
 @value_class(kw_only=True)
@@ -52,6 +66,10 @@ class ClusterImage:
     # it on again.
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: ProducerId = 0
+    acls: Mapping[UUID, AclBinding] = field(default_factory=dict)
+    scram: Mapping[ScramKey, ScramCredential] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
     # The offset of the last record in this image; -1 if no offset was given.
     offset: Offset = -1
 
@@ -107,6 +125,10 @@ def difference(before: ClusterImage, after: ClusterImage) -> Delta:
         configs=_differing(before.configs, after.configs),
         brokers=_differing(before.brokers, after.brokers),
         features=_differing(before.features, after.features),
+        acls=_differing(before.acls, after.acls),
+        scram=_differing(before.scram, after.scram),
+        client_quotas=_differing(before.client_quotas, after.client_quotas),
+        tokens=_differing(before.tokens, after.tokens),
     )
 
 
@@ -128,6 +150,10 @@ class ImageChanges:
         self._controllers: dict[NodeId, ControllerImage] = {}
         self._features: dict[str, int] = {}
         self._next_producer_id = before.next_producer_id
+        self._acls = EntryChanges(before.acls, "ACL")
+        self._scram = EntryChanges(before.scram, "SCRAM credential")
+        self._quotas = QuotaChanges(before.client_quotas)
+        self._tokens = EntryChanges(before.tokens, "delegation token")
 
     def apply(self, record: MetadataRecord) -> None:
         match record:
@@ -163,6 +189,25 @@ class ImageChanges:
                 self._next_producer_id = record.next_producer_id
             case records.NoOpRecord():
                 pass
+            case _:
+                self._apply_security(record)
+
+    def _apply_security(self, record: SecurityRecord) -> None:
+        match record:
+            case records.AccessControlEntryRecord():
+                self._acls.set(record.id, acl_of(record))
+            case records.RemoveAccessControlEntryRecord():
+                self._acls.remove(record.id)
+            case records.UserScramCredentialRecord():
+                self._scram.set(scram_key_of(record), scram_credential_of(record))
+            case records.RemoveUserScramCredentialRecord():
+                self._scram.remove(scram_key_of(record))
+            case records.ClientQuotaRecord():
+                self._quotas.change(record)
+            case records.DelegationTokenRecord():
+                self._tokens.set(record.token_id, token_of(record))
+            case records.RemoveDelegationTokenRecord():
+                self._tokens.remove(record.token_id)
 
     def build_image(self, offset: Offset) -> ClusterImage:
         """Return the image after the records so far."""
@@ -177,6 +222,10 @@ class ImageChanges:
             ),
             features={**features_before, **self._features} if self._features else features_before,
             next_producer_id=self._next_producer_id,
+            acls=self._acls.build(),
+            scram=self._scram.build(),
+            client_quotas=self._quotas.build(),
+            tokens=self._tokens.build(),
             offset=offset,
         )
 
@@ -191,4 +240,8 @@ class ImageChanges:
             configs=self._configs.differences(after.configs),
             brokers=self._brokers.differences(after.brokers),
             features=frozenset(key for key in self._features if features_before.get(key) != after.features.get(key)),
+            acls=self._acls.differences(after.acls),
+            scram=self._scram.differences(after.scram),
+            client_quotas=self._quotas.differences(after.client_quotas),
+            tokens=self._tokens.differences(after.tokens),
         )
