@@ -221,6 +221,13 @@ FETCH_SESSION_PARTITIONS_MAX: Final = _limit(
     "an older session is evicted as if no slot were left, or the client gets no session and sends full fetches",
     "a partition takes 400 bytes, and `max.incremental.fetch.session.cache.slots` counts sessions, however large",
 )
+QUOTA_BUCKETS_MAX: Final = _limit(
+    "clients whose use of one kind of quota is known",
+    8192,
+    "clients",
+    "what the client that was quiet for longest has used is forgotten",
+    "2 KB each, and clients choose their client ids",
+)
 
 _INTRODUCTION = """\
 # Bounds

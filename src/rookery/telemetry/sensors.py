@@ -107,6 +107,21 @@ class Sensor:
         samples = self._begin_and_sample(now_s)
         return sum(sample.sum for sample in samples) * unit_s / self._width_s(samples, now_s)
 
+    def rate_and_width(self, now_s: float) -> tuple[float, float]:
+        """Return the sum of values per second, and the seconds that it was divided by."""
+        samples = self._begin_and_sample(now_s)
+        width_s = self._width_s(samples, now_s)
+        return sum(sample.sum for sample in samples) / width_s, width_s
+
+    def simple_rate(self, now_s: float) -> float:
+        """Return the sum of values per second, divided by the time since the oldest sample began, at least a window.
+
+        It shows an early burst at once, where `rate` spreads it over all windows.
+        """
+        samples = self._begin_and_sample(now_s)
+        elapsed_s = now_s - min(sample.began_s for sample in samples)
+        return sum(sample.sum for sample in samples) / max(elapsed_s, self._length_s)
+
     def count_rate(self, now_s: float, unit_s: float = 1.0) -> float:
         """Return the number of events per second, or per `unit_s`."""
         samples = self._begin_and_sample(now_s)
