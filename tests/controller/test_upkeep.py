@@ -27,6 +27,8 @@ from rookery.metadata.records import (
     encode_record,
 )
 from rookery.metadata.requests import BrokerHeartbeat, Registration
+from rookery.metadata.security_requests import NewToken
+from rookery.protocol.principal import Principal
 from tests.controller.cluster import broker, directory
 from tests.controller.manual_log import ManualLog
 
@@ -286,6 +288,23 @@ def test_an_idle_node_that_is_alone_writes_nothing() -> None:
         assert world.log.next_offset == len(SUPPORTED_FEATURES) + 5
 
     run(scenario, lambda: World(voters=1, static=static))
+
+
+def test_expired_delegation_tokens_are_removed() -> None:
+    settings = {"delegation.token.secret.key": "secret", "delegation.token.expiry.check.interval.ms": "5"}
+
+    async def scenario(world: World) -> None:
+        user = Principal("User", "alice")
+        for lifetime_ms in (1000, 5000):
+            request = NewToken(requester=user, owner=user, max_lifetime_ms=lifetime_ms)
+            assert (await world.controller.security.create_token(request)).outcome.code is ErrorCode.NONE
+        world.clock.advance(1001)
+        while len(world.image.tokens) == 2:
+            await asyncio.sleep(0.005)
+        (left,) = world.image.tokens.values()
+        assert left.max_ms - left.issue_ms == 5000
+
+    run(scenario, lambda: World(voters=1, static=settings))
 
 
 def test_a_controller_that_stops_leading_does_nothing_more() -> None:

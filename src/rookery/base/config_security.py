@@ -1,6 +1,7 @@
-"""Keys of Kafka 4 for TLS, SASL and authorization: known and checked, without effect so far."""
+"""Keys of Kafka 4 for TLS, SASL and authorization: known and checked, most of them without effect so far."""
 
 from rookery.base.config_key import ConfigKey, ConfigType, Update
+from rookery.base.config_key import broker_row as _effective_row
 from rookery.base.config_key import inert_row as _row
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -29,18 +30,25 @@ SECURITY_ROWS: tuple[ConfigKey, ...] = (
         0,
         "Longest life of an authenticated session before it must authenticate again.",
     ),
-    _row(
+    _effective_row(
         "delegation.token.expiry.check.interval.ms",
         _LONG,
         3_600_000,
         "How often expired delegation tokens are removed.",
         minimum=1,
     ),
-    _row(
+    _effective_row(
         "delegation.token.expiry.time.ms", _LONG, 86_400_000, "Life of a delegation token without renewal.", minimum=1
     ),
-    _row("delegation.token.max.lifetime.ms", _LONG, 604_800_000, "Longest life of a delegation token.", minimum=1),
-    _row("delegation.token.secret.key", _PASSWORD, None, "Secret that signs delegation tokens."),
+    _effective_row(
+        "delegation.token.max.lifetime.ms", _LONG, 604_800_000, "Longest life of a delegation token.", minimum=1
+    ),
+    _effective_row(
+        "delegation.token.secret.key",
+        _PASSWORD,
+        None,
+        "Secret that signs delegation tokens, the same on all nodes; without it there are none.",
+    ),
     _row(
         "principal.builder.class",
         _CLASS,

@@ -43,6 +43,7 @@ from rookery.controller.partitions import (
 from rookery.controller.producer_ids import decide_allocate_producer_ids
 from rookery.controller.reassignments import list_reassignments, steps_to_alter_reassignments
 from rookery.controller.registration import decide_register_controller, steps_to_register_broker
+from rookery.controller.security import SecurityController
 from rookery.controller.topics import steps_to_create_partitions, steps_to_create_topics, steps_to_delete_topics
 from rookery.controller.upkeep import Probe, Upkeep
 from rookery.metadata.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSION_LEVEL
@@ -140,6 +141,7 @@ class Controller:
         self._epoch: LeaderEpoch | None = None
         self._activated_at = 0.0
         self._voter_count = voter_count
+        self.security = SecurityController(self.submit, context=self._context, static=static, clock=clock)
         self._leases = Leases(BrokerLayers(static=static).integer("broker.session.timeout.ms") / 1000)
         self._upkeep = Upkeep(
             self,

@@ -1,4 +1,4 @@
-"""What the active controller does without being asked: leases, probes, leaders that return, unclean elections.
+"""What the active controller does without being asked: leases, probes, returning leaders, unclean elections, tokens.
 
 All of it runs while this node is the active controller, as tasks that submit decisions like any request. A failure is
 logged, and the task goes on.
@@ -28,6 +28,7 @@ from rookery.controller.decision import ControllerResult, Steps
 from rookery.controller.elections import TopicRules
 from rookery.controller.leases import Leases
 from rookery.controller.partitions import ELECTIONS_PER_PASS, can_return, decide_return_leaders, steps_to_elect_unclean
+from rookery.controller.tokens import EXPIRED_PER_PASS, steps_to_remove_expired_tokens
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.records import NoOpRecord
 
@@ -98,6 +99,9 @@ class Upkeep:
         self._repeat(
             "unclean elections", layers.integer("unclean.leader.election.interval.ms") / 1000, self.elect_unclean
         )
+        if layers.text("delegation.token.secret.key") is not None:
+            check_s = layers.integer("delegation.token.expiry.check.interval.ms") / 1000
+            self._repeat("expired tokens", check_s, self.remove_expired_tokens)
         idle_s = layers.integer("metadata.max.idle.interval.ms") / 1000
         if idle_s:
             self._repeat("no-op records", idle_s, self.show_progress)
@@ -149,6 +153,16 @@ class Upkeep:
         elected = ELECTIONS_PER_PASS
         while elected == ELECTIONS_PER_PASS:
             elected = await self._decisions.submit(partial(steps_to_elect_unclean, static=self._static))
+
+    async def remove_expired_tokens(self) -> None:
+        """Remove the delegation tokens that have expired, one decision per thousand."""
+        removed = EXPIRED_PER_PASS
+        while removed == EXPIRED_PER_PASS:
+            removed = await self._decisions.submit(
+                lambda image: steps_to_remove_expired_tokens(image, self._clock.now_ms())
+            )
+            if removed:
+                logger.info("removed expired delegation tokens", tokens=removed)
 
     async def show_progress(self) -> None:
         """Append a record that does nothing, if the log had no other since the last pass.

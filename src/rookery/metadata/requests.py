@@ -27,22 +27,15 @@ from rookery.base.types import (
 )
 from rookery.base.values import value_class
 from rookery.metadata.image import ConfigResource
+from rookery.metadata.outcomes import OK as OK
+from rookery.metadata.outcomes import Outcome as Outcome
 from rookery.metadata.records import BrokerEndpoint, BrokerFeature
+from rookery.metadata.security_requests import SecurityRequests
 
 # In `NewTopic`: a count that stands for the broker's default.
 USE_DEFAULT: Final = -1
 
 Replicas = tuple[NodeId, ...]
-
-
-class Outcome(NamedTuple):
-    """Success, or the error code and message of the response, for one item of a request."""
-
-    code: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-
-
-OK: Final = Outcome()
 
 
 @value_class(kw_only=True)
@@ -270,6 +263,9 @@ class ControllerRequests(Protocol):
     topic can be written to. Every method raises NotControllerError if this node is not the active controller, or stops
     being it before the change is committed.
     """
+
+    @property
+    def security(self) -> SecurityRequests: ...
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]: ...
 
