@@ -90,6 +90,13 @@ def test_apis_that_change_metadata_are_forwarded() -> None:
         "UNREGISTER_BROKER",
         "ADD_RAFT_VOTER",
         "REMOVE_RAFT_VOTER",
+        "CREATE_ACLS",
+        "DELETE_ACLS",
+        "CREATE_DELEGATION_TOKEN",
+        "RENEW_DELEGATION_TOKEN",
+        "EXPIRE_DELEGATION_TOKEN",
+        "ALTER_CLIENT_QUOTAS",
+        "ALTER_USER_SCRAM_CREDENTIALS",
     )
     for api in APIS.values():
         source = (HANDLERS / f"k{api.key:02}_{api.key.name.lower()}.py").read_text()
@@ -101,13 +108,23 @@ def test_apis_that_change_metadata_are_forwarded() -> None:
 def test_forwarded_apis_are_served_by_both_listeners_with_the_same_handler() -> None:
     both = {api.key for api in APIS.values() if api.listeners == (ListenerType.BROKER, ListenerType.CONTROLLER)}
     forwarded = {api.key for api in APIS.values() if api.is_forwarded}
-    assert both - forwarded == named("FETCH", "API_VERSIONS", "DESCRIBE_CONFIGS", "DESCRIBE_CLUSTER")
+    assert both - forwarded == named(
+        "FETCH",
+        "API_VERSIONS",
+        "DESCRIBE_CONFIGS",
+        "DESCRIBE_CLUSTER",
+        "DESCRIBE_ACLS",
+        "DESCRIBE_DELEGATION_TOKEN",
+        "DESCRIBE_USER_SCRAM_CREDENTIALS",
+    )
     assert forwarded < both
     assert all(APIS[key].handle is APIS[key].handle_on_controller for key in forwarded)
 
 
-def test_all_apis_but_the_handshake_need_a_permission() -> None:
-    assert {api.key for api in APIS.values() if not api.permissions} == {ApiKey.API_VERSIONS}
+def test_most_apis_need_a_permission() -> None:
+    # A token's owner and its renewers need none to renew or end it, and for others there is none.
+    without = named("API_VERSIONS", "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN")
+    assert {api.key for api in APIS.values() if not api.permissions} == without
     assert APIS[ApiKey.CREATE_PARTITIONS].permissions == (Permission(AclOperation.ALTER, AclResourceType.TOPIC),)
 
 

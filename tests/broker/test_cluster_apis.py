@@ -35,7 +35,7 @@ from rookery.protocol.message import Message
 from tests.broker.cluster import ControllerNode
 from tests.broker.harness import CLUSTER_ID, NODE_ID, running, versions
 from tests.protocol.test_messages import sample
-from tests.support.apis import CLUSTER_APIS
+from tests.support.apis import CLUSTER_APIS, SECURITY_APIS
 
 TOPIC, DIRECTORY, INCARNATION = UUID(int=5), UUID(int=6), UUID(int=7)
 QUORUM_APIS = (
@@ -106,6 +106,7 @@ def test_every_api_of_the_cluster_in_every_version(api_key: ApiKey, version: int
             ApiKey.CREATE_PARTITIONS,
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
             ApiKey.UPDATE_FEATURES,
+            *SECURITY_APIS,
         )
         return
 

@@ -47,4 +47,21 @@ CLUSTER_APIS = frozenset(
     )
 )
 
-MULTI_REQUEST_APIS = GROUP_APIS | TRANSACTION_APIS | CLUSTER_APIS
+# These need settings and a login: tests/broker/test_security_apis.py has a test of each in every version.
+SECURITY_APIS = frozenset(
+    (
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    )
+)
+
+MULTI_REQUEST_APIS = GROUP_APIS | TRANSACTION_APIS | CLUSTER_APIS | SECURITY_APIS

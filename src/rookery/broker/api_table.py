@@ -40,16 +40,27 @@ from rookery.broker.handlers import (
     k26_end_txn,
     k27_write_txn_markers,
     k28_txn_offset_commit,
+    k29_describe_acls,
+    k30_create_acls,
+    k31_delete_acls,
     k32_describe_configs,
     k33_alter_configs,
     k35_describe_log_dirs,
     k37_create_partitions,
+    k38_create_delegation_token,
+    k39_renew_delegation_token,
+    k40_expire_delegation_token,
+    k41_describe_delegation_token,
     k42_delete_groups,
     k43_elect_leaders,
     k44_incremental_alter_configs,
     k45_alter_partition_reassignments,
     k46_list_partition_reassignments,
     k47_offset_delete,
+    k48_describe_client_quotas,
+    k49_alter_client_quotas,
+    k50_describe_user_scram_credentials,
+    k51_alter_user_scram_credentials,
     k52_vote,
     k53_begin_quorum_epoch,
     k54_end_quorum_epoch,
@@ -196,6 +207,12 @@ _CONFIGURED: Final = (AclResourceType.CLUSTER, AclResourceType.TOPIC, AclResourc
 _DESCRIBE_CONFIGS: Final = tuple(Permission(AclOperation.DESCRIBE_CONFIGS, each) for each in _CONFIGURED)
 _ALTER_CONFIGS: Final = tuple(Permission(AclOperation.ALTER_CONFIGS, each) for each in _CONFIGURED)
 
+_CREATE_TOKENS: Final = Permission(AclOperation.CREATE_TOKENS, AclResourceType.USER)
+_DESCRIBE_TOKENS: Final = (
+    Permission(AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN),
+    Permission(AclOperation.DESCRIBE_TOKENS, AclResourceType.USER),
+)
+
 _PARTITIONS: Final = Split(("topics", "partitions"), ("topics", "partitions"))
 _INDEXES: Final = Split(("topics", "partition_indexes"), ("topics", "partitions"))
 _GROUP_INDEXES: Final = Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"))
@@ -213,6 +230,11 @@ def _forwarded(
         permissions=permissions,
         quota=quota,
     )
+
+
+def _on_every_node(key: ApiKey, handle: ControllerHandler, permissions: tuple[Permission, ...]) -> Api:
+    """A request that every node, broker or controller, answers from its own image."""
+    return Api(key=key, handle=handle, handle_on_controller=handle, permissions=permissions)
 
 
 def _between_nodes(key: ApiKey, handle: ControllerHandler, quota: Quota = Quota.EXEMPT) -> Api:
@@ -335,6 +357,9 @@ _ROWS: Final = (
         splits={0: _PARTITIONS},
         permissions=(_WRITE_TRANSACTIONS, _READ_GROUP, _READ_TOPIC),
     ),
+    _on_every_node(ApiKey.DESCRIBE_ACLS, k29_describe_acls.handle, (_DESCRIBE_CLUSTER,)),
+    _forwarded(ApiKey.CREATE_ACLS, k30_create_acls.handle, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.DELETE_ACLS, k31_delete_acls.handle, (_ALTER_CLUSTER,)),
     Api(
         key=ApiKey.DESCRIBE_CONFIGS,
         handle=k32_describe_configs.handle,
@@ -345,6 +370,10 @@ _ROWS: Final = (
     _forwarded(ApiKey.ALTER_CONFIGS, k33_alter_configs.handle, _ALTER_CONFIGS),
     Api(key=ApiKey.DESCRIBE_LOG_DIRS, handle=k35_describe_log_dirs.handle, permissions=(_DESCRIBE_CLUSTER,)),
     _forwarded(ApiKey.CREATE_PARTITIONS, k37_create_partitions.handle, (_ALTER_TOPIC,), Quota.CONTROLLER_MUTATION),
+    _forwarded(ApiKey.CREATE_DELEGATION_TOKEN, k38_create_delegation_token.handle, (_CREATE_TOKENS,)),
+    _forwarded(ApiKey.RENEW_DELEGATION_TOKEN, k39_renew_delegation_token.handle, ()),
+    _forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN, k40_expire_delegation_token.handle, ()),
+    _on_every_node(ApiKey.DESCRIBE_DELEGATION_TOKEN, k41_describe_delegation_token.handle, _DESCRIBE_TOKENS),
     Api(
         key=ApiKey.DELETE_GROUPS,
         handle=k42_delete_groups.handle,
@@ -361,6 +390,16 @@ _ROWS: Final = (
         splits={0: _PARTITIONS},
         permissions=(_DELETE_GROUP, _READ_TOPIC),
     ),
+    Api(
+        key=ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        handle=k48_describe_client_quotas.handle,
+        permissions=(_DESCRIBE_CONFIGS[0],),
+    ),
+    _forwarded(ApiKey.ALTER_CLIENT_QUOTAS, k49_alter_client_quotas.handle, (_ALTER_CONFIGS[0],)),
+    _on_every_node(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, k50_describe_user_scram_credentials.handle, (_DESCRIBE_CLUSTER,)
+    ),
+    _forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, k51_alter_user_scram_credentials.handle, (_ALTER_CLUSTER,)),
     _between_nodes(ApiKey.VOTE, k52_vote.handle, Quota.NONE),
     _between_nodes(ApiKey.BEGIN_QUORUM_EPOCH, k53_begin_quorum_epoch.handle, Quota.NONE),
     _between_nodes(ApiKey.END_QUORUM_EPOCH, k54_end_quorum_epoch.handle, Quota.NONE),

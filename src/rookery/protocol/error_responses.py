@@ -3,7 +3,8 @@
 By these rules, for every API and version:
 
 - If the response has an error code for the whole request, the code is set there. Otherwise each item of the request (a
-  topic, a partition, a group, a resource) gets an item with the error, under the names that identify it.
+  topic, a partition, a group, a resource) gets an item with the error, under the names that identify it. If nothing
+  does, as in CreateAcls, the items are in the order of the request.
 - All other fields have their defaults, or a value that means "nothing": -1, empty, null.
 
 Handlers build their own error responses where Kafka's are more specific. This is for errors that have nothing to do
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
+from rookery.protocol.api import ApiKey
 from rookery.protocol.codec import FieldShape, request_shape, response_shape
 from rookery.protocol.message import Message, Struct
 
@@ -29,6 +31,7 @@ IDENTIFYING: Final = {
     name: (name,)
     for name in (
         "endpoint_type",
+        "entity",
         "group_id",
         "group_instance_id",
         "index",
@@ -45,6 +48,7 @@ IDENTIFYING: Final = {
     )
 }
 _ERRORS: Final = {"error_code", "partition_error_code"}
+_ERROR_FIELDS: Final = {*_ERRORS, "error_message"}
 
 
 class Items(NamedTuple):
@@ -63,12 +67,27 @@ def error_response(
     in_request, in_response = request_shape(api_key, version), response_shape(api_key, version)
     if has_error(in_response):
         return build(in_response, request.__dict__, code, message)
+    if api_key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+        return _users_response(in_response, request, code, message)
     items = find_items(in_request, in_response)
     if items is None:
         return None
     response = build(in_response, request.__dict__, ErrorCode.NONE)
     failing = request.get(items.in_request.name) or []
     setattr(response, items.in_response.name, [build_item(items, item, code, message) for item in failing])
+    return response
+
+
+def _users_response(shape: Shape, request: Message, code: ErrorCode, message: str | None) -> Struct:
+    """Return the response of the one API whose results are for two arrays of the request: one per user."""
+    (results,) = (field for field in shape if field.is_array)
+    users = dict.fromkeys(change.name for change in (*request.deletions, *request.upsertions))
+    response = build(shape, {}, ErrorCode.NONE)
+    response.results = []
+    for user in users:
+        result = build(results.fields, {}, code, message)
+        result.user = user
+        response.results.append(result)
     return response
 
 
@@ -94,6 +113,8 @@ def find_items(in_request: Shape, in_response: Shape) -> Items | None:
 def _is_identified(in_request: FieldShape, in_response: FieldShape) -> bool:
     if not in_request.fields:
         return _field_of_kind(in_response.fields, in_request.kind) in IDENTIFYING
+    if all(field.is_array or field.name in _ERROR_FIELDS for field in in_response.fields):
+        return has_error(in_response.fields)
     known = {field.name for field in in_request.fields if not field.is_array}
     return any(known.intersection(IDENTIFYING.get(field.name, ())) for field in in_response.fields)
 
@@ -124,7 +145,7 @@ def build(shape: Shape, known: dict[str, Any], code: ErrorCode, message: str | N
             setattr(built, field.name, code)
         elif field.name == "error_message" and code != ErrorCode.NONE:
             built.error_message = "" if message is None and not field.is_nullable else message
-        elif source is not None and not field.is_array:
+        elif source is not None and (not field.is_array or source == "entity"):
             setattr(built, field.name, known[source])
         elif field.make_default is None:
             setattr(built, field.name, _nothing(field))
