@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.base.errors import ConfigError
-from rookery.base.properties import Property, parse_assignment, parse_properties
+from rookery.base.properties import Property, parse_assignment, parse_properties, properties_text
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,10 @@ def test_escaping_round_trip(expected: dict[str, str]) -> None:
 
     found = {key: item.value for key, item in parse_properties(text, "file").items()}
     assert found == expected
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_written_text_is_ascii_and_parses_to_the_same(values: dict[str, str]) -> None:
+    text = properties_text(values)
+    assert text.isascii()
+    assert {key: written.value for key, written in parse_properties(text, "test").items()} == values

@@ -6,7 +6,7 @@ character stands for itself. If a key is written twice, the last one counts, as 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.|\Z)", re.DOTALL)
 _CONTROL_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED = {"\\": "\\\\", **{character: f"\\{letter}" for letter, character in _CONTROL_ESCAPES.items()}}
+_SEPARATORS = frozenset("=: #!")
 
 
 class Property(NamedTuple):
@@ -54,6 +56,31 @@ def parse_properties(text: str, source: str) -> dict[str, Property]:
         value = Property(_unescape(line[value_start:], place), source, number)
         properties[_unescape(line[:key_end], place)] = value
     return properties
+
+
+def properties_text(values: Mapping[str, str]) -> str:
+    """Return lines of `key=value` that parse to `values`, here and in Java, which reads files as Latin-1."""
+    return "".join(f"{_escape(key, _SEPARATORS)}={_escape_value(value)}\n" for key, value in values.items())
+
+
+def _escape_value(text: str) -> str:
+    blank = "\\" if text.startswith(" ") else ""
+    return blank + _escape(text)
+
+
+def _escape(text: str, marked: frozenset[str] = frozenset()) -> str:
+    return "".join(_escape_character(character, marked) for character in text)
+
+
+def _escape_character(character: str, marked: frozenset[str]) -> str:
+    if character in marked:
+        return f"\\{character}"
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    if " " <= character <= "~":
+        return character
+    code_units = character.encode("utf-16-be")
+    return "".join(f"\\u{code_units[index : index + 2].hex().upper()}" for index in range(0, len(code_units), 2))
 
 
 def parse_assignment(text: str, source: str = "--set") -> tuple[str, Property]:

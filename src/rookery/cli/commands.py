@@ -28,6 +28,7 @@ from rookery.cli import (
     reassign,
     registry,
     schemas,
+    secure,
     start,
     topics,
     transactions,
@@ -76,6 +77,7 @@ app.add_typer(partitions.app, name="partitions")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(features.app, name="features")
+app.add_typer(secure.app, name="secure")
 app.add_typer(log.app, name="log")
 
 

@@ -31,6 +31,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:([0-3][0-7]{0,2}|[4-7][0-7]?)|(.))", re.DOTALL)
+# What must be escaped between double quotes. Line ends would end the string.
+_QUOTED = re.compile(r'["\\\x00-\x1f]')
 _LETTERS = {"a": "\x07", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\x0b"}
 
 
@@ -44,6 +46,17 @@ class LoginModule(NamedTuple):
     def __repr__(self) -> str:
         """Return the names of the options without their values, one of which is a password."""
         return f"LoginModule({self.class_name} {self.control_flag} {' '.join(f'{name}=...' for name in self.options)})"
+
+
+def jaas_text(class_name: str, options: Mapping[str, str]) -> str:
+    """Return the text that parses to these options, each value in double quotes."""
+    pairs = "".join(f' {key}="{_QUOTED.sub(_escaped, value)}"' for key, value in options.items())
+    return f"{class_name} required{pairs};"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    return f"\\{character}" if character in '"\\' else f"\\{ord(character):03o}"
 
 
 def parse_jaas(text: str) -> LoginModule:
