@@ -8,6 +8,8 @@ replies in the order of the requests, when the `Outbox` calls. A small request w
 
 A large request runs its stage 1 in slices (`Held`): the connection handles no further request until its result is done.
 
+A client that exceeds its quota is throttled by `mute`: the connection reads and handles nothing for some time.
+
 A turn ends after a number of frames, so that other connections get theirs, and stalls while too many requests are
 unfinished: then reading stops too, which slows the peer down. Invalid bytes close the connection with one log line;
 every other exception of a handler is a bug and closes it with a traceback.
@@ -15,7 +17,7 @@ every other exception of a handler is a bug and closes it with a traceback.
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -23,6 +25,7 @@ import structlog
 
 from rookery.base.errors import ProtocolError
 from rookery.base.values import value_class
+from rookery.net.hang_up import has_hung_up
 from rookery.net.outbox import Outbox
 from rookery.net.receive import PARTIAL_SIZE_MIN, SCRATCH_SIZE, FrameBuffer, PartialFrames
 from rookery.net.send import Reply, Sender
@@ -31,6 +34,8 @@ from rookery.protocol.principal import ANONYMOUS, Principal
 _log = structlog.get_logger(__name__)
 
 FRAMES_PER_TURN = 32
+# How often a muted connection looks whether its peer is gone.
+_HANG_UP_CHECK_S = 2.0
 
 # The errors of a write to a peer that has closed its connection.
 _PEER_CLOSED = {
@@ -57,6 +62,8 @@ class ConnectionInfo:
     on_lost: Callable[[], None] | None = None
     # Whether it is the connection of a client to another node, which forwards its requests to this one.
     is_forwarded: bool = False
+    # Stops reading requests for some seconds; None if requests do not arrive on a connection of this node.
+    mute: Callable[[float], None] | None = None
     # The client that has authenticated itself; of a forwarded request, the one that the other node names.
     principal: Principal = ANONYMOUS
 
@@ -68,13 +75,13 @@ class ConnectionInfo:
 class Held:
     """The result of a request that is still in stage 1: no later request of the connection is handled before it."""
 
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_awaitable",)
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Reply | None]) -> None:
-        self._coroutine = coroutine
+    def __init__(self, awaitable: Awaitable[Reply | None]) -> None:
+        self._awaitable = awaitable
 
     def __await__(self) -> Generator[Any, Any, Reply | None]:
-        return self._coroutine.__await__()
+        return self._awaitable.__await__()
 
 
 HandlerResult: TypeAlias = Reply | Awaitable[Reply | None] | None
@@ -103,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         on_lost: "Callable[[Connection], None] | None" = None,
     ) -> None:
         limits = limits or ConnectionLimits()
-        self.info = ConnectionInfo("unknown", 0, listener_name)
+        self.info = ConnectionInfo("unknown", 0, listener_name, mute=self.mute)
         self._handle = handle
         self._unfinished_max = limits.unfinished_max
         scratch = memoryview(bytearray(SCRATCH_SIZE)) if scratch is None else scratch
@@ -119,6 +126,11 @@ class Connection(asyncio.BufferedProtocol):
         self._has_replies = False
         self._held = False
         self._holder: asyncio.Future[Reply | None] | None = None
+        # While the client is throttled: the end of that time, and the timer of the next look at it.
+        self._is_muted = False
+        self._muted_until = 0.0
+        self._mute_timer: asyncio.TimerHandle | None = None
+        self._has_hung_up = False
         self._stalled = False
         self._turn_scheduled = False
         self._reading_paused = False
@@ -148,6 +160,8 @@ class Connection(asyncio.BufferedProtocol):
         # Release the buffer here: the connection is part of reference cycles, which are collected much later.
         self._frames.release()
         self._sender.close()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         if self._on_lost is not None:
             self._on_lost(self)
         if self.info.on_lost is not None:
@@ -212,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle frames; return whether some may be left for another turn."""
         handle, sender, frames, info = self._handle, self._sender, self._frames, self.info
         for _ in range(FRAMES_PER_TURN):
-            if self._held:
+            if self._held or self._is_muted:
                 return True
             if sender.unfinished >= self._unfinished_max:
                 # Replies that are ready wait for the outbox and count as unfinished. Sending them now may be enough.
@@ -289,8 +303,9 @@ class Connection(asyncio.BufferedProtocol):
         self._schedule_turn()
 
     def _schedule_turn(self) -> None:
-        """Schedule a turn, unless the connection must first finish requests."""
-        if not self._turn_scheduled and not self._held and self._sender.unfinished < self._unfinished_max:
+        """Schedule a turn, unless the connection must first finish requests or is muted."""
+        is_blocked = self._turn_scheduled or self._held or self._is_muted
+        if not is_blocked and self._sender.unfinished < self._unfinished_max:
             self._turn_scheduled = True
             self._loop.call_soon(self._take_scheduled_turn)
 
@@ -307,6 +322,34 @@ class Connection(asyncio.BufferedProtocol):
         elif self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
+
+    def mute(self, duration_s: float) -> None:
+        """Handle no further request for `duration_s` seconds. Replies are still sent."""
+        if self._closing or self._peer_finished or self._has_hung_up:
+            return
+        self._is_muted = True
+        self._muted_until = max(self._muted_until, self._loop.time() + duration_s)
+        self._stall()
+        if self._mute_timer is None:
+            self._check_mute()
+
+    def _check_mute(self) -> None:
+        """End the mute at its time, or if the peer has closed the connection.
+
+        While reading is paused, the event loop does not report an end of file, and a client that is gone would keep its
+        connection for as long as it is throttled. Its last requests are read and handled at once.
+        """
+        self._mute_timer = None
+        left_s = self._muted_until - self._loop.time()
+        if left_s > 0:
+            self._has_hung_up = has_hung_up(self._transport.get_extra_info("socket"))
+            if not self._has_hung_up:
+                self._mute_timer = self._loop.call_later(min(left_s, _HANG_UP_CHECK_S), self._check_mute)
+                return
+        self._is_muted = False
+        # The time that a connection is idle begins now.
+        self._received = True
+        self._schedule_turn()
 
     def _is_finished(self) -> bool:
         """Return whether the peer sends no more requests and all replies were sent."""
@@ -347,10 +390,11 @@ class Connection(asyncio.BufferedProtocol):
     def check_idle(self, now: float, idle_max: float | None) -> None:
         """Close the connection if no bytes were received or sent for `idle_max` seconds.
 
-        Called periodically with the event loop's time in seconds. A peer that stopped reading is idle, too.
+        Called periodically with the event loop's time in seconds. A peer that stopped reading is idle, too; a muted one
+        is not.
         """
         sent = self._sender.bytes_sent - self.unsent_bytes
-        if self._received or sent != self._sent_before or self._idle_since is None:
+        if self._received or self._is_muted or sent != self._sent_before or self._idle_since is None:
             self._received = False
             self._sent_before = sent
             self._idle_since = now
