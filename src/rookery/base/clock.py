@@ -16,6 +16,11 @@ class Clock(Protocol):
         ...
 
 
+def thread_time() -> float:
+    """Return the processor time of the calling thread, in seconds."""
+    return time.thread_time()
+
+
 class SystemClock:
     def now_ms(self) -> TimestampMs:
         return time.time_ns() // 1_000_000

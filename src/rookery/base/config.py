@@ -17,6 +17,7 @@ from rookery.base.config_cluster import CLUSTER_ROWS
 from rookery.base.config_coordinator import COORDINATOR_ROWS
 from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
+from rookery.base.config_quotas import QUOTA_ROWS
 from rookery.base.config_registry import CLIENT_PREFIX, PASSED_ON, REGISTRY_BROKER_ROWS, REGISTRY_PREFIX
 from rookery.base.config_security import SECURITY_ROWS
 from rookery.base.config_topic import FALLBACKS, SYNONYM_UNIT_MS, TOPIC_KEYS
@@ -27,7 +28,7 @@ from rookery.base.values import value_class
 BROKER_KEYS: dict[str, ConfigKey] = {
     row.name: row
     for row in sorted(
-        BROKER_ROWS + CLUSTER_ROWS + COORDINATOR_ROWS + REGISTRY_BROKER_ROWS + SECURITY_ROWS + INERT_ROWS,
+        BROKER_ROWS + CLUSTER_ROWS + COORDINATOR_ROWS + QUOTA_ROWS + REGISTRY_BROKER_ROWS + SECURITY_ROWS + INERT_ROWS,
         key=lambda row: row.name,
     )
 }

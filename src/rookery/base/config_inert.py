@@ -51,8 +51,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         "Time that the quorum leader collects records before it writes them.",
         minimum=0,
     ),
-    _row("controller.quota.window.num", _INT, 11, "Samples kept for the controller mutation quota.", minimum=1),
-    _row("controller.quota.window.size.seconds", _INT, 1, "Length of one such sample.", minimum=1),
     _row("controller.socket.timeout.ms", _INT, 30_000, "Socket time-out between controller and brokers."),
     _row("create.topic.policy.class.name", _CLASS, None, "Java class that may reject new topics."),
     _row(
@@ -197,8 +195,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     ),
     _row("producer.purgatory.purge.interval.requests", _INT, 1000, "Finished produces kept before a purge."),
     _row("queued.max.requests", _INT, 500, "Waiting requests before network threads stop reading.", minimum=1),
-    _row("quota.window.num", _INT, 11, "Samples kept for client quotas.", minimum=1),
-    _row("quota.window.size.seconds", _INT, 1, "Length of one client quota sample.", minimum=1),
     _row(
         "remote.fetch.max.wait.ms",
         _INT,

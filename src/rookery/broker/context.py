@@ -20,6 +20,7 @@ from rookery.broker.known_answers import KnownAnswers
 from rookery.broker.large_requests import LargeRequests
 from rookery.broker.producer_ids import ProducerIds
 from rookery.broker.schema_checks import NoSchemas, SchemaChecks
+from rookery.broker.throttling import Throttling, Usage
 from rookery.broker.work_queues import WorkQueues
 from rookery.coordinators.group.service import GroupCoordinator
 from rookery.coordinators.txn.markers import MarkerWriter
@@ -88,6 +89,7 @@ class ClusterServices:
     slices: Slices = field(default_factory=Slices)
     large_requests: LargeRequests = field(default_factory=LargeRequests)
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
+    throttling: Throttling = field(default_factory=Throttling)
 
     @property
     def image(self) -> ClusterImage:
@@ -158,14 +160,20 @@ ServicesT_co = TypeVar("ServicesT_co", bound=ClusterServices, covariant=True)
 
 
 class Context(Generic[ServicesT_co]):
-    """The client and version of one request, and the services that handle it."""
+    """The client and version of one request, and the services that handle it.
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "services")
+    `usage` charges the request to its client's quotas; it is None if there are none.
+    """
 
-    def __init__(self, services: ServicesT_co, header: RequestHeader, connection: ConnectionInfo) -> None:
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "services", "usage")
+
+    def __init__(
+        self, services: ServicesT_co, header: RequestHeader, connection: ConnectionInfo, usage: Usage | None = None
+    ) -> None:
         self.services = services
         self.api_key, self.api_version, self.correlation_id, self.client_id = header
         self.connection = connection
+        self.usage = usage
 
     @property
     def listener(self) -> str:

@@ -19,18 +19,21 @@ controller: if it is in this process, its handler is called as any other, else `
 it. A handler on the active controller raises NotControllerError if it stops being active: a broker then forwards the
 request, a controller responds with that error. Any other ApiError of such a handler becomes an error response.
 
+If there are quotas, requests are charged to them (`broker.throttling`); if not, one look at a flag is the only cost.
+
 A request without a possible response raises ProtocolError, and the connection is closed with one log line: an unknown
 API, a version that is not served, bytes that cannot be decoded. Only ApiVersions has a response for unknown versions
 (KIP-511).
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, cast
 
 from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, UNSPLIT_REQUEST_BYTES, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ApiError, ErrorCode, NotControllerError, UnsupportedVersionError
-from rookery.broker.api_table import APIS, Api, FrameHandler, Handler, ListenerType
+from rookery.base.files import FileSlice
+from rookery.broker.api_table import APIS, Api, FrameHandler, Handler, ListenerType, Quota
 from rookery.broker.context import (
     ClusterContext,
     ClusterServices,
@@ -44,14 +47,22 @@ from rookery.broker.large_requests import in_worker
 from rookery.broker.request_pieces import Split, exceeds, join, pieces
 from rookery.net.connection import ConnectionInfo, HandlerResult, Held
 from rookery.net.send import Reply
-from rookery.protocol.api import SERVED, SERVED_BY_CONTROLLERS, ApiKey, VersionRange
+from rookery.protocol.api import SERVED, SERVED_BY_CONTROLLERS, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_request, decode_request_in_worker, encode_request, encode_response
+from rookery.protocol.dialect import INT32
 from rookery.protocol.error_responses import error_response
-from rookery.protocol.framing import SIZE_BYTES, RequestHeader, encode_request_frame, parse_request_header
-from rookery.protocol.message import Struct
+from rookery.protocol.framing import (
+    SIZE_BYTES,
+    RequestHeader,
+    encode_request_frame,
+    parse_request_header,
+    response_prefix,
+)
+from rookery.protocol.message import FrozenMessage, Message, Struct
+from rookery.quotas.clients import ClientQuotas
 
-# There are no quotas yet: no response is delayed.
-_THROTTLE_TIME_MS: Final = 0
+# Requests whose quota has no effect: those between nodes, and those whose responses have no throttle time.
+_UNLIMITED: Final = (Quota.NONE, Quota.EXEMPT)
 
 
 class _Route:
@@ -62,6 +73,7 @@ class _Route:
         "handle_frame",
         "has_throttle_time",
         "is_forwarded",
+        "is_limited",
         "items_max",
         "needs_controller",
         "split",
@@ -76,6 +88,7 @@ class _Route:
         self.items_max: int = WHOLE_REQUEST_ITEMS_MAX if self.split is None else REQUEST_ITEMS_MAX
         self.has_throttle_time: bool = api.has_throttle_time
         self.is_forwarded: bool = api.is_forwarded
+        self.is_limited: bool = api.quota not in _UNLIMITED
         self.needs_controller: bool = api.is_forwarded or not on_broker
 
 
@@ -94,6 +107,11 @@ _ROUTES: Final[Mapping[ListenerType, Mapping[tuple[int, int], _Route]]] = {
 }
 
 
+# Of the forwarded APIs whose responses have a throttle time, those where it is the last field; in all others it is the
+# first.
+THROTTLE_TIME_LAST: Final = frozenset(
+    (ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN)
+)
 _FORWARDED: Final = frozenset(api.key for api in APIS.values() if api.is_forwarded)
 
 
@@ -107,6 +125,8 @@ class Dispatcher:
         self._routes: Mapping[tuple[int, int], _Route] = _ROUTES[listener_type]
         self._served: Mapping[ApiKey, VersionRange] = SERVED
         self._forwarding: Forwarding | None = None
+        self._quotas: ClientQuotas = services.throttling.quotas
+        self._is_broker = listener_type is ListenerType.BROKER
         if listener_type is ListenerType.BROKER:
             assert isinstance(services, Services)
             self._forwarding = services.forwarding
@@ -127,27 +147,60 @@ class Dispatcher:
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> HandlerResult:
         """Handle one request: stage 1 of it, or all. Raises ProtocolError if the connection has to be closed."""
         header, position = parse_request_header(frame)
-        api_key, api_version = key = header[:2]
-        route = self._routes.get(key)
+        route = self._routes.get(header[:2])
         if route is None:
             return self._handle_unserved(header, frame, position, connection)
+        if self._quotas.is_active and self._is_limited(route, connection):
+            return self._handle_measured(route, header, frame, position, connection)
         context: RequestContext = Context(self._services, header, connection)
         if route.handle_frame is not None:
             return route.handle_frame(context, frame, position)
+        return self._handle_message(route, context, frame, position)
+
+    def _is_limited(self, route: _Route, connection: ConnectionInfo) -> bool:
+        # Clients reach a controller through brokers. What nodes send to its listener themselves has no quota.
+        return route.is_limited and (self._is_broker or connection.is_forwarded)
+
+    def _handle_measured(
+        self, route: _Route, header: RequestHeader, frame: memoryview, position: int, connection: ConnectionInfo
+    ) -> HandlerResult:
+        """Handle a request that is charged to its client's quotas."""
+        usage = self._services.throttling.measure(connection, header.client_id, len(frame))
+        context: RequestContext = Context(self._services, header, connection, usage)
+        if route.handle_frame is not None:
+            result = route.handle_frame(context, frame, position)
+        else:
+            result = self._handle_message(route, context, frame, position)
+        if result is None or isinstance(result, list):
+            usage.finish()
+            return result
+        usage.pause()
+        if type(result) is Held:
+            return Held(usage.follow(result))
+        # A plain future is not followed: the connection would not know that it may cancel it.
+        return usage.follow(result) if isinstance(result, Coroutine) else result
+
+    def _handle_message(
+        self, route: _Route, context: RequestContext, frame: memoryview, position: int
+    ) -> HandlerResult:
         if route.is_forwarded and (forwarding := self._forwarding) is not None and forwarding.is_needed:
-            return self._forward(forwarding, context, frame)
+            return self._forward(route, forwarding, context, frame)
         if len(frame) > UNSPLIT_REQUEST_BYTES:
             return self._handle_long(route, context, frame, position)
-        request = decode_request(api_key, api_version, frame, position)
+        request = decode_request(context.api_key, context.api_version, frame, position)
         response = route.handle(context, request)
         if isinstance(response, Struct):
             return _encode(route, context, response)
         return self._encode_later(route, context, request, response)
 
-    def _forward(self, forwarding: Forwarding, context: RequestContext, frame: memoryview) -> Awaitable[Reply]:
-        if len(frame) <= REQUEST_BYTES_ON_LOOP:
-            return forwarding.forward(context, bytes(frame))
-        return self._forward_large(forwarding, context, self._services.large_requests.admit(frame))
+    def _forward(
+        self, route: _Route, forwarding: Forwarding, context: RequestContext, frame: memoryview
+    ) -> Awaitable[Reply]:
+        if len(frame) > REQUEST_BYTES_ON_LOOP:
+            reply = self._forward_large(forwarding, context, self._services.large_requests.admit(frame))
+        else:
+            reply = forwarding.forward(context, bytes(frame))
+        return reply if context.usage is None or not route.has_throttle_time else _charge_forwarded(context, reply)
 
     async def _forward_large(self, forwarding: Forwarding, context: RequestContext, frame: bytes) -> Reply:
         try:
@@ -194,7 +247,9 @@ class Dispatcher:
         """Forward a request to the new active controller if this node has just stopped being it; else respond."""
         if isinstance(error, NotControllerError):
             if self._forwarding is not None:
-                return await self._forwarding.forward(context, _frame_of(context, request))
+                reply = self._forwarding.forward(context, _frame_of(context, request))
+                limited = context.usage is not None and route.has_throttle_time
+                return await (_charge_forwarded(context, reply) if limited else reply)
             if context.connection.is_forwarded:
                 # The broker that forwarded the request sends it to the next controller; its client must not see this.
                 raise error
@@ -258,9 +313,32 @@ def _frame_of(context: ClusterContext, request: Struct) -> bytes:
 
 def _encode(route: _Route, context: ClusterContext, response: Struct) -> Reply:
     if route.has_throttle_time:
-        # Set in a cached response too: the value is the same every time, so its cached bytes stay valid.
-        response.__dict__["throttle_time_ms"] = _THROTTLE_TIME_MS
+        response = _charge(context, response)
     return context.reply([encode_response(context.api_key, context.api_version, response)])
+
+
+def _charge(context: ClusterContext, response: Struct) -> Struct:
+    """Charge a request to its client's quotas; return its response with the throttle time."""
+    usage = context.usage
+    throttle_ms = 0 if usage is None else usage.charge()
+    if throttle_ms and isinstance(response, FrozenMessage):
+        # Other clients get the cached response, too. They are not throttled.
+        response = Message(**vars(response))
+    # Set to 0 in a cached response, too: the value is the same every time, so its cached bytes stay valid.
+    response.__dict__["throttle_time_ms"] = throttle_ms
+    return response
+
+
+async def _charge_forwarded(context: ClusterContext, forwarded: Awaitable[Reply]) -> Reply:
+    """Return the reply of another node with the longer of its throttle time and this node's."""
+    data = bytearray(b"".join(part for part in await forwarded if not isinstance(part, FileSlice)))
+    position = len(response_prefix(context.api_key, context.api_version, 0, 0))
+    if context.api_key in THROTTLE_TIME_LAST:
+        # Only the tagged fields follow, of which there are none.
+        position = len(data) - INT32.size - is_flexible(context.api_key, context.api_version)
+    assert context.usage is not None
+    INT32.pack_into(data, position, context.usage.charge(*INT32.unpack_from(data, position)))
+    return [data]
 
 
 async def _encode_later(route: _Route, context: ClusterContext, response: Awaitable[Struct]) -> Reply:
@@ -269,7 +347,7 @@ async def _encode_later(route: _Route, context: ClusterContext, response: Awaita
 
 async def _encode_in_worker(route: _Route, context: ClusterContext, response: Struct) -> Reply:
     if route.has_throttle_time:
-        response.__dict__["throttle_time_ms"] = _THROTTLE_TIME_MS
+        response = _charge(context, response)
     return context.reply([await in_worker(lambda: encode_response(context.api_key, context.api_version, response))])
 
 

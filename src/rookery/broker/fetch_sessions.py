@@ -6,6 +6,8 @@ Pure: the time and the random session ids are passed in. `k01_fetch` is the only
     open(request)  -> a session error, or the partitions to read, in order
     close(results) -> the session id, and the results that the response must contain
 
+    skip()         -> the session id of a response without partitions, to a fetcher that is throttled
+
 The read, and the wait of a long poll, are between the two. If another request has used the session meanwhile, `close`
 returns INVALID_FETCH_SESSION_EPOCH.
 
@@ -254,6 +256,15 @@ class FetchSessions:
         if not context.wants_session or not results:
             return context.error_code, NO_SESSION_ID, results
         return ErrorCode.NONE, self._create(context, results, now_ms), results
+
+    def skip(self, context: FetchContext) -> tuple[ErrorCode, int]:
+        """Return the error and the session id of a response without partitions; no new session is created."""
+        session = context.session
+        if session is None:
+            return context.error_code, NO_SESSION_ID
+        if session.epoch != context.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
+        return ErrorCode.NONE, session.id
 
     def _create(
         self, context: FetchContext, results: Sequence[tuple[SessionPartition, Fetched]], now_ms: TimestampMs

@@ -19,6 +19,7 @@ from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.lifecycle_task import BrokerLifecycle
 from rookery.broker.schema_checks import SchemaChecks
+from rookery.broker.throttling import Throttling
 from rookery.metadata.features import NODE_FEATURES
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
@@ -64,6 +65,7 @@ class BrokerRole:
         quorum: QuorumDriver,
         controller: ControllerRole,
         slices: Slices,
+        throttling: Throttling,
         failures: DirectoryFailures,
     ) -> None:
         self._settings = settings
@@ -73,6 +75,7 @@ class BrokerRole:
         self._metadata = metadata
         self._quorum = quorum
         self._controller = controller
+        self._throttling = throttling
         self._failures = failures
         self._connections = Connections(settings, metadata, quorum=quorum, controller=controller)
         self._lifecycle: BrokerLifecycle | None = None
@@ -235,6 +238,7 @@ class BrokerRole:
             static_config=settings.layers.static,
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
             inspections=Inspections(SchemaChecks(self._schemas)),
+            throttling=self._throttling,
         )
 
     def _new_lifecycle(self, *, previous_broker_epoch: int) -> BrokerLifecycle:

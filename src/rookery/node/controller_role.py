@@ -9,6 +9,7 @@ from rookery.broker.api_table import ListenerType
 from rookery.broker.context import ClusterServices
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.throttling import Throttling
 from rookery.controller.service import Controller
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.connection import Handler
@@ -35,6 +36,7 @@ class ControllerRole:
         quorum: QuorumDriver,
         metadata: MetadataPublisher,
         slices: Slices,
+        throttling: Throttling,
     ) -> None:
         self._settings = settings
         self._environment = environment
@@ -65,6 +67,7 @@ class ControllerRole:
             quorum=quorum,
             static_config=settings.layers.static,
             slices=slices,
+            throttling=throttling,
         )
         self.handle: Handler = Dispatcher(services, ListenerType.CONTROLLER).handle
 

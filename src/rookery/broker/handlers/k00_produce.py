@@ -18,6 +18,8 @@ time-out get REQUEST_TIMED_OUT.
 - If a topic's configuration requires an inspection of the records (`broker.inspections`), a batch may be appended
   later, and the response waits for it.
 
+The bytes of the request count in the client's quota, also with `acks=0` (`broker.throttling`).
+
 Versions: v0 to v2 carry old message formats; they are advertised for old clients, which need them in ApiVersions, and
 rejected with UNSUPPORTED_VERSION. v3 is the first with v2 batches. v5 log start offset. v7 may use zstd. v8 record
 errors and messages. v9 flexible. v10 the current leader, if this broker is not the leader (KIP-951). v11 may return
@@ -59,6 +61,8 @@ def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
         return _reply_after(inspected.wait, appends, timeout_ms)
     if appends.acks == ACKS_NONE:
         _close_on_error(appends)
+        if (usage := appends.context.usage) is not None:
+            usage.charge_produce(has_response=False)
         return None
     acknowledgements = appends.acknowledgements
     # All appends may have been acknowledged while another batch was inspected. Then no later change of their partitions

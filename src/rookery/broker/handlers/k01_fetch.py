@@ -14,6 +14,8 @@ watermark that these know; the leader refers a consumer to one in its rack if `r
 (KIP-392). A follower that has a new partition to copy while its fetch waits sends an empty one, over another
 connection, which ends the wait.
 
+Quotas: a consumer that has exceeded its quota gets an empty response with the throttle time, and keeps its session.
+
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (the session's topic was
 deleted and created again), OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
 KAFKA_STORAGE_ERROR; for the session: see `fetch_sessions`. A partition that does not exist does not end the wait.
@@ -49,6 +51,7 @@ from rookery.protocol.fetch import (
     decode_fetch,
     encode_fetch_response,
 )
+from rookery.protocol.framing import parts_size
 from rookery.protocol.messages import FetchRequest as QuorumFetchRequest
 from rookery.protocol.messages import FetchResponse
 from rookery.replication.replica import Fetched, Replica
@@ -96,7 +99,11 @@ def _answer(context: RequestContext, request: FetchRequest) -> HandlerResult:
         # An empty fetch of a follower: it has new partitions, and its long poll does not name them yet.
         context.services.pending.wake(_follower_key(request.replica_id))
     if session.error_code is not _OK:
-        return context.reply(encode_fetch_response(context.api_version, (), error_code=session.error_code))
+        throttle_ms = 0 if context.usage is None else context.usage.charge()
+        body = encode_fetch_response(
+            context.api_version, (), throttle_time_ms=throttle_ms, error_code=session.error_code
+        )
+        return context.reply(body)
     fetch = _Fetch(context, request, session)
     if len(session.partitions) > FETCH_PARTITIONS_PER_SLICE:
         return Held(fetch.answer_in_slices())
@@ -153,13 +160,16 @@ class _Fetch:
     """The reads of one request: one when it arrives, and another one after it has waited."""
 
     __slots__ = (
+        "_charged",
         "_context",
         "_is_repeated",
+        "_max_bytes",
         "_must_answer",
         "_needs_leader",
         "_request",
         "_results",
         "_session",
+        "_usage",
         "_wanted",
         "sizes",
     )
@@ -169,6 +179,13 @@ class _Fetch:
         self._request = request
         self._session = session
         self._results: list[tuple[SessionPartition, Fetched]] = []
+        self._max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
+        # None also for a follower: if clients' quotas delayed it, producers would wait for it.
+        self._usage = context.usage if request.replica_id < 0 else None
+        # The bytes of the response that were charged before it is encoded; None if it is empty.
+        self._charged: int | None = None
+        if self._usage is not None:
+            self._max_bytes = self._usage.fetch_bytes_max(self._max_bytes)
         # Whether a partition has failed, its reader must truncate, or a follower does not know the high watermark: the
         # response is not delayed then.
         self._must_answer = False
@@ -221,22 +238,22 @@ class _Fetch:
             await self._read_in_slices()
         # The session looks at all partitions, in one turn: another request of the session must not come in between.
         await self._context.services.slices.pause()
+        throttle_ms, is_sent = self._charge()
+        if not is_sent:
+            return self._answer_empty(throttle_ms)
         error_code, session_id, results = self._close()
         topics, leaders = await self._group_in_slices(results)
         encode = partial(
             encode_fetch_response,
             self._context.api_version,
             topics,
+            throttle_time_ms=throttle_ms,
             error_code=error_code,
             session_id=session_id,
             node_endpoints=self._endpoints(leaders) if leaders else (),
         )
         is_short = len(results) <= FETCH_PARTITIONS_PER_SLICE
-        return self._context.reply(encode() if is_short else await in_worker(encode))
-
-    @property
-    def _max_bytes(self) -> int:
-        return min(self._request.max_bytes, self._context.services.fetch_max_bytes)
+        return self._reply(encode() if is_short else await in_worker(encode))
 
     @property
     def can_answer(self) -> bool:
@@ -350,18 +367,46 @@ class _Fetch:
             self._must_answer = True
 
     def answer(self) -> Reply:
+        throttle_ms, is_sent = self._charge()
+        if not is_sent:
+            return self._answer_empty(throttle_ms)
         error_code, session_id, results = self._close()
         topics, leaders = self._group(results)
         endpoints = self._endpoints(leaders) if leaders else ()
-        return self._context.reply(
+        return self._reply(
             encode_fetch_response(
                 self._context.api_version,
                 topics,
+                throttle_time_ms=throttle_ms,
                 error_code=error_code,
                 session_id=session_id,
                 node_endpoints=endpoints,
             )
         )
+
+    def _charge(self) -> tuple[int, bool]:
+        """Charge the client's quota; returns the throttle time, and whether the partitions may be sent."""
+        if self._usage is None:
+            return 0, True
+        size = sum(fetched.size_bytes for _, fetched in self._results)
+        throttle_ms, is_sent = self._usage.charge_fetch(size)
+        if is_sent:
+            self._charged = size
+        return throttle_ms, is_sent
+
+    def _answer_empty(self, throttle_ms: int) -> Reply:
+        """Respond without partitions. The session's next response has them."""
+        error_code, session_id = self._context.services.fetch_sessions.skip(self._session)
+        return self._reply(
+            encode_fetch_response(
+                self._context.api_version, (), throttle_time_ms=throttle_ms, error_code=error_code, session_id=session_id
+            )
+        )
+
+    def _reply(self, body: list[Buffer | FileSlice]) -> Reply:
+        if self._usage is not None and self._charged is not None:
+            self._usage.note_fetch(parts_size(body) - self._charged)
+        return self._context.reply(body)
 
     def _close(self) -> tuple[ErrorCode, int, Sequence[tuple[SessionPartition, Fetched]]]:
         """Close the request in its session; returns its error, the session, and the results of the response."""

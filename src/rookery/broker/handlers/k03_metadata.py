@@ -95,7 +95,7 @@ def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
 async def _create_and_answer(
     context: RequestContext, request: MetadataRequest, names: Sequence[str], missing: Sequence[str]
 ) -> MetadataResponse:
-    refused = await create_missing_topics(context.services, missing)
+    refused = await create_missing_topics(context, missing)
     return _Answer(context, request).by_name(names, refused=refused)
 
 

@@ -4,13 +4,15 @@ The controller makes the checks (`controller.topics`). With `validate_only` ever
 After the request's time-out the response is REQUEST_TIMED_OUT; the topics are created nevertheless.
 
 Versions: v2 is the oldest that Kafka 4 has. v4 lets the counts be -1 for the broker's defaults. v5 flexible, and the
-response has counts and configs. v6 quotas (none here). v7 the topic's id.
+response has counts and configs. v6 returns THROTTLING_QUOTA_EXCEEDED for topics beyond the
+client's quota; before, the client is only throttled. v7 the topic's id.
 """
 
 from rookery.base.config import ConfigEntry
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import ClusterContext
 from rookery.broker.deadlines import within
+from rookery.broker.mutation_quota import THROTTLED, TopicMutations
 from rookery.metadata.requests import CreatedTopic, NewTopic, Outcome
 from rookery.protocol.message import freeze
 from rookery.protocol.messages import (
@@ -21,19 +23,33 @@ from rookery.protocol.messages import (
     CreateTopicsResponse,
 )
 
+_QUOTA_SINCE = 6
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
 async def handle(context: ClusterContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     topics = [_new_topic(topic) for topic in request.topics]
-    submitted = context.services.controller.create_topics(topics, validate_only=request.validate_only)
+    mutations = TopicMutations(context, strict_since=_QUOTA_SINCE)
+    admitted, refused = mutations.split(topics, lambda topic: (topic.name, _new_partitions(context, topic)))
+    submitted = context.services.controller.create_topics(admitted, validate_only=request.validate_only)
     created = await within(request.timeout_ms, submitted)
     if created is None:
-        created = [CreatedTopic(topic.name, _TIMED_OUT) for topic in topics]
+        created = [CreatedTopic(topic.name, _TIMED_OUT) for topic in admitted]
+    mutations.settle((topic.name, topic.outcome) for topic in created)
+    created = [*created, *(CreatedTopic(topic.name, THROTTLED) for topic in refused)]
     # Topics with the same configs share one list of described configs, which is converted and encoded once.
     configs = {id(topic.configs): topic.configs for topic in created}
     described = {key: [_config(entry) for entry in entries] for key, entries in configs.items()}
     return CreateTopicsResponse(topics=[_answer(topic, described[id(topic.configs)]) for topic in created])
+
+
+def _new_partitions(context: ClusterContext, topic: NewTopic) -> int:
+    """Return how many partitions the request creates; 0 if the topic exists."""
+    if topic.name in context.services.image.topics:
+        return 0
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.partition_count if topic.partition_count >= 0 else context.services.config().integer("num.partitions")
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -200,5 +200,9 @@ class Appends:
         endpoints: Sequence[NodeEndpoint] = ()
         if self._leaders:
             endpoints = self.context.services.endpoints(dict.fromkeys(self._leaders), self.context.listener)
-        body = encode_produce_response(self.context.api_version, self.topics, node_endpoints=endpoints)
+        usage = self.context.usage
+        throttle_ms = 0 if usage is None else usage.charge_produce()
+        body = encode_produce_response(
+            self.context.api_version, self.topics, throttle_time_ms=throttle_ms, node_endpoints=endpoints
+        )
         return self.context.reply([body])
