@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rookery.base.files import OsFiles
 from rookery.base.types import decode_uuid
 from rookery.cli.commands import app
+from rookery.metadata.image import EMPTY_IMAGE
+from rookery.node.format import read_bootstrap
+from rookery.security.scram_credentials import derive_credential
 
 CONFIG = """
 process.roles=broker,controller
@@ -36,11 +40,27 @@ def test_a_directory_is_formatted_once(config: Path, tmp_path: Path) -> None:
     assert (ignored.exit_code, ignored.output) == (0, "all log directories are already formatted\n")
 
 
+def test_the_first_users_are_in_the_bootstrap_records(config: Path, tmp_path: Path) -> None:
+    users = ["SCRAM-SHA-256=[name=alice,password=secret]", "SCRAM-SHA-512=[name=alice,iterations=8192,password=other]"]
+    options = [option for user in users for option in ("--add-scram", user)]
+    done = CliRunner().invoke(app, ["format", "-t", "the-cluster", "-c", str(config), "-s", *options])
+    assert done.exit_code == 0
+    assert "secret" not in done.output
+    records = read_bootstrap(OsFiles(), tmp_path / "data")
+    assert records is not None
+    image, _ = EMPTY_IMAGE.apply(records)
+    first, second = image.scram.items()
+    assert (first[0], second[0]) == (("alice", 1), ("alice", 2))
+    assert (len(first[1].salt), second[1].iterations) == (24, 8192)
+    for (_, mechanism), stored, password in ((*first, "secret"), (*second, "other")):
+        assert stored == derive_credential(mechanism, password, stored.salt, stored.iterations)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["-s", "-N"], "give only one of --standalone"),
-        (["-s", "-S", "SCRAM-SHA-256=[name=alice,password=secret]"], "--add-scram is not supported yet"),
+        (["-s", "-S", "PLAIN=[name=alice,password=secret]"], "--add-scram: the mechanism must be one of SCRAM-SHA-256"),
         ([], "a controller needs --standalone"),
     ],
 )

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-_ADD_SCRAM = (
-    "--add-scram is not supported yet: there is no authentication. Leave it out; listeners are PLAINTEXT for now."
-)
+_SALT_BYTES = 24
 
 EXAMPLES = (
     "Examples:\n\nrookery format --cluster-id $(rookery random-uuid) --config server.properties"
     "\n\nrookery format -t ID -c server.properties --standalone"
     "\n\nrookery format -t ID -c server.properties --feature group.version=1"
+    "\n\nrookery format -t ID -c server.properties --add-scram 'SCRAM-SHA-512=[name=admin,password=secret]'"
 )
 
 
@@ -48,7 +47,13 @@ Features = Annotated[
     typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of a feature. Repeatable."),
 ]
 AddScram = Annotated[
-    list[str] | None, typer.Option("--add-scram", "-S", metavar="CREDENTIAL", help="Not supported yet.")
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="MECHANISM=[name=...,password=...]",
+        help="A SCRAM user that exists from the first start on, the same on all controllers. Repeatable.",
+    ),
 ]
 
 
@@ -67,6 +72,7 @@ def format_directories(
 
     A node that is a cluster by itself needs no format: rookery start formats it.
     """
+    from secrets import token_bytes
     from uuid import uuid4
 
     from rookery.base.clock import SystemClock
@@ -74,11 +80,11 @@ def format_directories(
     from rookery.base.files import OsFiles
     from rookery.node.format import FormatOptions, format_node
     from rookery.node.settings import Settings
+    from rookery.security.scram_arguments import parse_scram_user
 
-    if add_scram:
-        raise ConfigError(_ADD_SCRAM)
     if standalone + no_initial_controllers + (initial_controllers is not None) > 1:
         raise ConfigError("give only one of --standalone, --initial-controllers and --no-initial-controllers")
+    users = [parse_scram_user(text, lambda: token_bytes(_SALT_BYTES)) for text in add_scram or ()]
     options = FormatOptions(
         cluster_id=cluster_id,
         standalone=standalone,
@@ -87,6 +93,7 @@ def format_directories(
         ignore_formatted=ignore_formatted,
         release_version=release_version,
         features=features or (),
+        scram={(user, mechanism): credential for user, mechanism, credential in users},
     )
     lines = format_node(OsFiles(), Settings.load(config), options, new_uuid=uuid4, now_ms=SystemClock().now_ms())
     for line in lines or ["all log directories are already formatted"]:

@@ -10,6 +10,7 @@ quorum with dynamic voters also gets the snapshot at offset 0 of the metadata lo
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -19,6 +20,7 @@ from rookery.base.files import Files, make_synced_directory, replace_file
 from rookery.base.types import TimestampMs, decode_uuid
 from rookery.base.values import value_class
 from rookery.metadata.features import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from rookery.metadata.image.scram import ScramKey, scram_record
 from rookery.metadata.records import FeatureLevelRecord, MetadataRecord, decode_record, encode_record
 from rookery.metadata.releases import initial_features, release_name
 from rookery.node.identity import check_stamp, lock_directories, read_stamp, release_directories, write_stamp
@@ -28,6 +30,7 @@ from rookery.quorum.committed import has_batches
 from rookery.quorum.log_view import NOTHING
 from rookery.quorum.snapshots import decode_snapshot, encode_snapshot, snapshot_name
 from rookery.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from rookery.security.scram_credentials import ScramCredential
 from rookery.storage.names import METADATA_PARTITION
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
@@ -49,6 +52,8 @@ class FormatOptions:
     ignore_formatted: bool = False
     release_version: str | None = None
     features: Sequence[str] = ()
+    # The first users, which exist when the cluster starts: without them no broker that requires SCRAM could log in.
+    scram: Mapping[ScramKey, ScramCredential] = field(default_factory=dict)
 
 
 def format_node(
@@ -216,7 +221,9 @@ def _format_directory(
         make_synced_directory(files, log_directory)
         snapshot = encode_snapshot((), NOTHING.epoch, last_timestamp_ms=now_ms, now_ms=now_ms, voters=voters)
         replace_file(files, log_directory / snapshot_name(NOTHING), b"".join(snapshot))
-    values = [encode_record(FeatureLevelRecord(name, level)) for name, level in _in_order(levels) if level]
+    records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in _in_order(levels) if level]
+    records += (scram_record(key, credential) for key, credential in options.scram.items())
+    values = [encode_record(record) for record in records]
     bootstrap = encode_snapshot(values, 0, last_timestamp_ms=0, now_ms=now_ms)
     replace_file(files, directory / BOOTSTRAP_FILE, b"".join(bootstrap))
     write_stamp(files, directory, settings.node_id, options.cluster_id, directory_id)
