@@ -13,6 +13,7 @@ def test_parts_are_those_of_the_protocol() -> None:
     entity = QuotaEntity(user="alice", client_id=DEFAULT)
     assert entity.parts() == (("user", "alice"), ("client-id", None))
     assert QuotaEntity.of_parts([("client-id", None), ("user", "alice")]) == entity
+    assert str(entity) == "user alice, client-id (default)"
     assert QuotaEntity(ip="10.0.0.1").parts() == (("ip", "10.0.0.1"),)
 
 

@@ -34,6 +34,9 @@ class QuotaEntity:
     client_id: QuotaName | None = None
     ip: QuotaName | None = None
 
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in self.parts())
+
     def parts(self) -> tuple[tuple[str, str | None], ...]:
         """Return the type and name of each part, as protocol and log have them: a name of None is the default."""
         names = zip(ENTITY_TYPES, (self.user, self.client_id, self.ip), strict=True)

@@ -1,6 +1,19 @@
 """Administration of a cluster: `Admin`, and the values that it accepts and returns."""
 
-from rookery.base.codes import ConfigOperation, ConfigSource, ElectionType, EndpointType, ResourceType, UpgradeType
+from rookery.base.codes import (
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    ConfigOperation,
+    ConfigSource,
+    ElectionType,
+    EndpointType,
+    PatternType,
+    ResourceType,
+    UpgradeType,
+)
+from rookery.base.quota_entities import DEFAULT, DefaultName, QuotaEntity
+from rookery.client.admin.acls import CreatedAcl, DeletedAcls
 from rookery.client.admin.admin import Admin
 from rookery.client.admin.cluster import ClusterDescription, LogDirectory
 from rookery.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym, ResourceConfigs
@@ -21,6 +34,7 @@ from rookery.client.admin.outcomes import Outcome
 from rookery.client.admin.quorum import NO_DIRECTORY_ID, Quorum, QuorumReplica, RaftEndpoint
 from rookery.client.admin.records import EARLIEST, LATEST, MAX_TIMESTAMP, DeletedRecords, EpochEnd, OffsetResult
 from rookery.client.admin.replicas import Reassignment
+from rookery.client.admin.tokens import IssuedToken
 from rookery.client.admin.topics import (
     BROKER_DEFAULT,
     CreatedTopic,
@@ -41,14 +55,21 @@ from rookery.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from rookery.client.admin.users import SCRAM_ITERATIONS, ScramDeletion, ScramUpsertion, ScramUser
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.metadata import Broker, Partition, Topic
 from rookery.client.prepared import EndOutcome, PreparedTransaction
+from rookery.protocol.principal import Principal
+from rookery.security.acl_filters import AclFilter
+from rookery.security.acls import AclBinding, ResourcePattern
+from rookery.security.delegation_tokens import DelegationToken
+from rookery.security.scram_credentials import ScramMechanism
 
 __all__ = [
     "BROKER_DEFAULT",
     "CLASSIC",
     "CONSUMER",
+    "DEFAULT",
     "EARLIEST",
     "ENDING",
     "GROUP_STATES",
@@ -57,8 +78,14 @@ __all__ = [
     "MAX_TIMESTAMP",
     "NO_DIRECTORY_ID",
     "ONGOING",
+    "SCRAM_ITERATIONS",
     "TRANSACTION_STATES",
     "AbortTarget",
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResourceType",
     "ActiveProducer",
     "Admin",
     "Broker",
@@ -69,7 +96,11 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "ConfigSynonym",
+    "CreatedAcl",
     "CreatedTopic",
+    "DefaultName",
+    "DelegationToken",
+    "DeletedAcls",
     "DeletedRecords",
     "ElectionType",
     "EndOutcome",
@@ -81,6 +112,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "IssuedToken",
     "LogDirectory",
     "NewPartitions",
     "NewTopic",
@@ -92,15 +124,23 @@ __all__ = [
     "PartitionDetails",
     "PartitionLag",
     "PartitionProducers",
+    "PatternType",
     "PreparedTransaction",
+    "Principal",
     "Quorum",
     "QuorumReplica",
+    "QuotaEntity",
     "RaftEndpoint",
     "Reassignment",
     "RemovedMember",
     "ResourceConfigs",
+    "ResourcePattern",
     "ResourceType",
     "Scope",
+    "ScramDeletion",
+    "ScramMechanism",
+    "ScramUpsertion",
+    "ScramUser",
     "Topic",
     "TopicDetails",
     "TransactionDescription",

@@ -11,20 +11,36 @@ from types import TracebackType
 from typing import Self
 
 from rookery.base.clock import SystemClock
+from rookery.client.admin.acls import AclAdmin
 from rookery.client.admin.cluster import ClusterAdmin
 from rookery.client.admin.configs import ConfigAdmin
 from rookery.client.admin.features import FeatureAdmin
 from rookery.client.admin.groups import GroupAdmin
 from rookery.client.admin.hanging_transactions import HangingAdmin
 from rookery.client.admin.quorum import QuorumAdmin
+from rookery.client.admin.quotas import QuotaAdmin
 from rookery.client.admin.replicas import ReplicaAdmin
+from rookery.client.admin.tokens import TokenAdmin
+from rookery.client.admin.users import UserAdmin
 from rookery.client.cluster import Cluster
 from rookery.client.metrics.connections import ConnectionMetrics, windows_of
 from rookery.client.metrics.names import MetricName
 from rookery.client.settings.admin import AdminSettings
 
 
-class Admin(GroupAdmin, HangingAdmin, ConfigAdmin, ReplicaAdmin, QuorumAdmin, FeatureAdmin, ClusterAdmin):
+class Admin(
+    GroupAdmin,
+    HangingAdmin,
+    ConfigAdmin,
+    ReplicaAdmin,
+    QuorumAdmin,
+    FeatureAdmin,
+    AclAdmin,
+    UserAdmin,
+    QuotaAdmin,
+    TokenAdmin,
+    ClusterAdmin,
+):
     """`config` holds settings under Kafka's names: `Admin({"bootstrap.servers": "localhost:9092"})`.
 
     Connects when it is entered or first used. May be used by several tasks of one event loop.

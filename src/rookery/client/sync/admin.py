@@ -11,7 +11,9 @@ from uuid import UUID
 
 from rookery.base.codes import ElectionType, ResourceType, UpgradeType
 from rookery.base.errors import ErrorCode
+from rookery.base.quota_entities import QuotaEntity, QuotaName
 from rookery.base.types import LeaderEpoch, NodeId, Offset, ProducerId, TimestampMs, TopicId, TopicName, TopicPartition
+from rookery.client.admin.acls import EVERY_ACL, CreatedAcl, DeletedAcls
 from rookery.client.admin.admin import Admin as AsyncAdmin
 from rookery.client.admin.cluster import ClusterDescription, LogDirectory
 from rookery.client.admin.configs import ConfigChange, ConfigResource, ResourceConfigs
@@ -20,8 +22,10 @@ from rookery.client.admin.groups import REMOVAL_REASON, GroupDescription, GroupL
 from rookery.client.admin.hanging_transactions import OnProgress, Scope
 from rookery.client.admin.outcomes import Outcome
 from rookery.client.admin.quorum import Quorum, RaftEndpoint
+from rookery.client.admin.quotas import _EVERY_ENTITY
 from rookery.client.admin.records import DeletedRecords, EpochEnd, OffsetResult
 from rookery.client.admin.replicas import Reassignment
+from rookery.client.admin.tokens import IssuedToken
 from rookery.client.admin.topics import PARTITIONS_PER_PAGE, CreatedTopic, NewPartitions, NewTopic, TopicDetails
 from rookery.client.admin.transactions import (
     TRANSACTION_TIMEOUT_MS,
@@ -32,12 +36,16 @@ from rookery.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from rookery.client.admin.users import ScramDeletion, ScramUpsertion, ScramUser
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.metadata import Topic
 from rookery.client.metrics.names import MetricName
 from rookery.client.prepared import EndOutcome, PreparedTransaction
 from rookery.client.sync.loop import shared_loop
 from rookery.protocol.api import VersionRange
+from rookery.protocol.principal import Principal
+from rookery.security.acl_filters import AclFilter
+from rookery.security.acls import AclBinding
 
 
 class Admin:
@@ -74,6 +82,77 @@ class Admin:
     def api_versions(self, node: NodeId | None = None) -> dict[str, VersionRange]:
         """Return the versions of the APIs that a broker serves, by Kafka's names."""
         return self._loop.run(self._admin.api_versions(node))
+
+    def create_delegation_token(
+        self, *, owner: Principal | None = None, renewers: Iterable[Principal] = (), max_lifetime_ms: int = -1
+    ) -> IssuedToken:
+        """Create a token for `owner` (None: the client itself). Raises ApiError.
+
+        Owner and `renewers` may renew and end it. `max_lifetime_ms` of 0 or less: as long as the broker allows. If the
+        first response is lost, the retry creates a second token.
+        """
+        return self._loop.run(
+            self._admin.create_delegation_token(owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms)
+        )
+
+    def renew_delegation_token(self, hmac: bytes, *, period_ms: int = -1) -> int:
+        """Move the end of a token to `period_ms` from now (0 or less: as far as possible). Raises ApiError.
+
+        Returns the new end in ms since 1970.
+        """
+        return self._loop.run(self._admin.renew_delegation_token(hmac, period_ms=period_ms))
+
+    def expire_delegation_token(self, hmac: bytes, *, period_ms: int = -1) -> int:
+        """End a token `period_ms` from now, or at once if that is negative. Raises ApiError.
+
+        Returns its end in ms since 1970. If the first response is lost, the retry may raise DELEGATION_TOKEN_NOT_FOUND.
+        """
+        return self._loop.run(self._admin.expire_delegation_token(hmac, period_ms=period_ms))
+
+    def describe_delegation_tokens(self, owners: Iterable[Principal] | None = None) -> list[IssuedToken]:
+        """Return the tokens that the client may see, of `owners` (None: of all), sorted by id. Raises ApiError."""
+        return self._loop.run(self._admin.describe_delegation_tokens(owners))
+
+    def describe_client_quotas(
+        self, parts: Mapping[str, QuotaName | None] = _EVERY_ENTITY, *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the quotas by entity. Raises ApiError.
+
+        `parts` selects entities by their parts `user`, `client-id` and `ip`: each a name, DEFAULT, or None for any.
+        With `strict`, entities with other parts are left out.
+        """
+        return self._loop.run(self._admin.describe_client_quotas(parts, strict=strict))
+
+    def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> list[Outcome]:
+        """Set quotas of entities; None removes one. For one entity, all changes are made or none."""
+        return self._loop.run(self._admin.alter_client_quotas(changes, validate_only=validate_only))
+
+    def describe_scram_users(self, users: Iterable[str] | None = None) -> list[ScramUser]:
+        """Return users, sorted by name; None: all that have SCRAM credentials. Raises ApiError."""
+        return self._loop.run(self._admin.describe_scram_users(users))
+
+    def alter_scram_users(
+        self, *, upsertions: Iterable[ScramUpsertion] = (), deletions: Iterable[ScramDeletion] = ()
+    ) -> list[Outcome]:
+        """Set and delete credentials; the outcomes are by user. A user may be named once in a call."""
+        return self._loop.run(self._admin.alter_scram_users(upsertions=upsertions, deletions=deletions))
+
+    def describe_acls(self, acl_filter: AclFilter = EVERY_ACL) -> list[AclBinding]:
+        """Return the entries that match a filter. Raises ApiError: SECURITY_DISABLED without an authorizer."""
+        return self._loop.run(self._admin.describe_acls(acl_filter))
+
+    def create_acls(self, acls: Iterable[AclBinding]) -> list[CreatedAcl]:
+        """Create entries; the outcomes are in the order of `acls`."""
+        return self._loop.run(self._admin.create_acls(acls))
+
+    def delete_acls(self, filters: Iterable[AclFilter]) -> list[DeletedAcls]:
+        """Delete the entries that match filters; the outcomes are in the order of `filters`.
+
+        If the first response is lost, the retry does not report the entries that are gone already.
+        """
+        return self._loop.run(self._admin.delete_acls(filters))
 
     def describe_features(self) -> Features:
         """Return the features according to one broker."""
