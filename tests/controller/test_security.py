@@ -218,7 +218,7 @@ def test_addresses_have_a_quota_of_connections(address: str | None) -> None:
             quota("connection_creation_rate", 1, (("user", "a"), ("ip", "10.0.0.1"))),
             "Invalid quota entity combination, IP entity should not be combined with User or ClientId",
         ),
-        (quota("connection_creation_rate", 1, (("ip", "nonsense"),)), "nonsense is not a valid IP address."),
+        (quota("connection_creation_rate", 1, (("ip", "host.example"),)), "host.example is not a valid IP address."),
         (quota("connection_creation_rate", 1), "Invalid configuration key connection_creation_rate"),
         (quota("producer_byte_rate", 1, (("ip", None),)), "Invalid configuration key producer_byte_rate"),
         (quota("producer_byte_rate", 0), "Quota producer_byte_rate must be greater than 0"),
