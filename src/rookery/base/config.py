@@ -36,7 +36,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 # `listener.name.<listener>.<key>` sets a key for one listener only.
 _LISTENER_PREFIX = "listener.name."
 # Keys that can be changed at run time for one listener.
-_UPDATED_PER_LISTENER = frozenset({"max.connections"})
+_UPDATED_PER_LISTENER = frozenset({"max.connection.creation.rate", "max.connections"})
 # Keys for the same setting in different units; the first that is set counts.
 _BROKER_SYNONYMS = {name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if len(key.synonyms) > 1}
 

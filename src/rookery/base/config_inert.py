@@ -1,6 +1,6 @@
 """The other broker keys of Kafka 4: known and checked, so that server.properties files are accepted; no effect here."""
 
-from rookery.base.config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Update
+from rookery.base.config_key import LONG_MAX, ConfigKey, ConfigType, Update
 from rookery.base.config_key import inert_row as _row
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -157,7 +157,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("log.preallocate", _BOOLEAN, False, "Default of the topic config preallocate.", update=_CLUSTER_WIDE),
-    _row("max.connection.creation.rate", _INT, INT_MAX, "New connections per second.", minimum=0, update=_CLUSTER_WIDE),
     _row(
         "metric.reporters",
         _LIST,

@@ -333,6 +333,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute_timer is None:
             self._check_mute()
 
+    def refuse(self, reason: str, *, after_s: float) -> None:
+        """Handle no request of a new connection, and close it after `after_s` seconds."""
+        self._is_muted = True
+        self._stall()
+        self._mute_timer = self._loop.call_later(after_s, self.drop, reason)
+
     def _check_mute(self) -> None:
         """End the mute at its time, or if the peer has closed the connection.
 

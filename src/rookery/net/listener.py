@@ -16,6 +16,7 @@ from rookery.net.connection import Connection, ConnectionLimits, Handler
 from rookery.net.network import BoundPort, Network, SocketOptions, TcpNetwork
 from rookery.net.outbox import Outbox
 from rookery.net.receive import SCRATCH_SIZE, PartialFrames
+from rookery.quotas.connections import ConnectionRates
 
 UNLIMITED = 2**31 - 1
 _CHECK_INTERVAL_MIN = 0.01
@@ -56,12 +57,14 @@ class Listener:
         *,
         settings: ListenerSettings | None = None,
         network: Network | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._handle = handle
         self._settings = settings or ListenerSettings()
         self._network = network or TcpNetwork()
+        self._rates = rates or ConnectionRates()
         self._limits = ConnectionLimits(
             request_size_max=self._settings.socket_request_max_bytes,
             unfinished_max=self._settings.unfinished_requests_max,
@@ -144,7 +147,17 @@ class Listener:
             return f"max.connections.per.ip={limit} are open from this address"
         self._connections[connection] = None
         self._per_ip[host] += 1
+        self._delay(connection)
         return None
+
+    def _delay(self, connection: Connection) -> None:
+        """Let a new connection wait if there are more than may be accepted by now, or close it after a delay."""
+        loop = asyncio.get_running_loop()
+        delay_s, reason = self._rates.admit(self._settings.name, connection.info.peer_host, loop.time())
+        if reason is not None:
+            connection.refuse(reason, after_s=delay_s)
+        elif delay_s > 0:
+            connection.mute(delay_s)
 
     def _remove(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

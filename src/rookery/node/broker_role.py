@@ -19,7 +19,6 @@ from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.lifecycle_task import BrokerLifecycle
 from rookery.broker.schema_checks import SchemaChecks
-from rookery.broker.throttling import Throttling
 from rookery.metadata.features import NODE_FEATURES
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
@@ -35,6 +34,7 @@ from rookery.node.environment import Environment
 from rookery.node.identity import Identity
 from rookery.node.listeners import Listeners
 from rookery.node.maintenance import LogMaintenance
+from rookery.node.quotas import NodeQuotas
 from rookery.node.schema_checks import SchemasOnDemand
 from rookery.node.schema_registry import SchemaRegistry
 from rookery.node.settings import Settings
@@ -65,7 +65,7 @@ class BrokerRole:
         quorum: QuorumDriver,
         controller: ControllerRole,
         slices: Slices,
-        throttling: Throttling,
+        quotas: NodeQuotas,
         failures: DirectoryFailures,
     ) -> None:
         self._settings = settings
@@ -75,14 +75,14 @@ class BrokerRole:
         self._metadata = metadata
         self._quorum = quorum
         self._controller = controller
-        self._throttling = throttling
+        self._quotas = quotas
         self._failures = failures
         self._connections = Connections(settings, metadata, quorum=quorum, controller=controller)
         self._lifecycle: BrokerLifecycle | None = None
         self._background = Background()
         self._flusher = Flusher(environment.executor)
         self._schemas = SchemasOnDemand(settings.layers.static, address=lambda: self.address)
-        self._listeners = Listeners(settings, settings.listeners, environment)
+        self._listeners = Listeners(settings, settings.listeners, environment, quotas.connection_rates)
         self._registry: SchemaRegistry | None = None
         self._has_replicas = False
         pending = Pending(asyncio.get_running_loop())
@@ -238,7 +238,7 @@ class BrokerRole:
             static_config=settings.layers.static,
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
             inspections=Inspections(SchemaChecks(self._schemas)),
-            throttling=self._throttling,
+            throttling=self._quotas.throttling,
         )
 
     def _new_lifecycle(self, *, previous_broker_epoch: int) -> BrokerLifecycle:

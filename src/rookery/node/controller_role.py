@@ -9,7 +9,6 @@ from rookery.broker.api_table import ListenerType
 from rookery.broker.context import ClusterServices
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import Dispatcher
-from rookery.broker.throttling import Throttling
 from rookery.controller.service import Controller
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.connection import Handler
@@ -20,6 +19,7 @@ from rookery.node.format import read_bootstrap
 from rookery.node.identity import Identity
 from rookery.node.listeners import Listeners
 from rookery.node.probe import answers
+from rookery.node.quotas import NodeQuotas
 from rookery.node.settings import Settings
 from rookery.quorum.driver import QuorumDriver
 
@@ -36,7 +36,7 @@ class ControllerRole:
         quorum: QuorumDriver,
         metadata: MetadataPublisher,
         slices: Slices,
-        throttling: Throttling,
+        quotas: NodeQuotas,
     ) -> None:
         self._settings = settings
         self._environment = environment
@@ -44,7 +44,7 @@ class ControllerRole:
         self._metadata = metadata
         self._peers = Peers(quorum.address_of, client_id=f"controller-{settings.node_id}")
         self._registration: ControllerRegistration | None = None
-        self._listeners = Listeners(settings, settings.controller_listeners, environment)
+        self._listeners = Listeners(settings, settings.controller_listeners, environment, quotas.connection_rates)
         self.controller = Controller(
             quorum,
             metadata,
@@ -67,7 +67,7 @@ class ControllerRole:
             quorum=quorum,
             static_config=settings.layers.static,
             slices=slices,
-            throttling=throttling,
+            throttling=quotas.throttling,
         )
         self.handle: Handler = Dispatcher(services, ListenerType.CONTROLLER).handle
 

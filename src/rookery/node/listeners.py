@@ -9,6 +9,7 @@ from rookery.net.connection import Handler
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.node.environment import Environment
 from rookery.node.settings import ListenerAddress, Settings
+from rookery.quotas.connections import UNLIMITED_RATE, ConnectionRates
 
 # The socket, and the duplicate of it that `sendfile` uses.
 _DESCRIPTORS_PER_CONNECTION = 2
@@ -48,17 +49,32 @@ def affordable_connections(descriptor_limit: int, listener_count: int) -> int:
 class Listeners:
     """The listeners of one role of a node: bound first, started when the role can serve."""
 
-    def __init__(self, settings: Settings, addresses: Sequence[ListenerAddress], environment: Environment) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        addresses: Sequence[ListenerAddress],
+        environment: Environment,
+        rates: ConnectionRates,
+    ) -> None:
         self._settings = settings
+        self._rates = rates
         self._addresses = addresses
         self._environment = environment
         self._bound: list[tuple[ListenerAddress, Listener]] = []
 
     async def bind(self, layers: BrokerLayers, handle: Handler) -> None:
         """Bind the ports. Connections are accepted only after `start`."""
+        self._configure_rates(layers)
         for address in self._addresses:
             limits = self._limits(address, layers)
-            listener = Listener(address.host, address.port, handle, settings=limits, network=self._environment.network)
+            listener = Listener(
+                address.host,
+                address.port,
+                handle,
+                settings=limits,
+                network=self._environment.network,
+                rates=self._rates,
+            )
             self._bound.append((address, listener))
             await listener.bind()
 
@@ -67,8 +83,15 @@ class Listeners:
             await listener.start()
 
     def configure(self, layers: BrokerLayers) -> None:
+        self._configure_rates(layers)
         for address, listener in self._bound:
             listener.configure(self._limits(address, layers))
+
+    def _configure_rates(self, layers: BrokerLayers) -> None:
+        key = "max.connection.creation.rate"
+        own = {each.name: layers.listener_value(each.name, key) for each in self._addresses}
+        rates = {name: rate if isinstance(rate, int) else UNLIMITED_RATE for name, rate in own.items()}
+        self._rates.configure(layers.integer(key), rates)
 
     async def close(self) -> None:
         for _, listener in self._bound:

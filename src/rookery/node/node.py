@@ -33,7 +33,7 @@ from rookery.node.environment import Environment, Interceptor
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.lost_metadata import check_metadata_exists, metadata_damage_error
 from rookery.node.metadata_snapshots import MetadataSnapshots, metadata_log_config
-from rookery.node.quotas import follow_quotas
+from rookery.node.quotas import NodeQuotas
 from rookery.node.schema_registry import check_registry
 from rookery.node.settings import Settings
 from rookery.quorum.driver import CONTROLLER_LISTENER, QuorumDriver
@@ -172,7 +172,7 @@ class Node:
             end=self._fail,
         )
         quorum = self._quorum = self._open_quorum(metadata_directory, identity)
-        throttling = follow_quotas(self._metadata, settings.layers, environment.clock)
+        quotas = NodeQuotas(settings, self._metadata, environment.clock)
         controller = self._controller = ControllerRole(
             settings,
             identity,
@@ -180,7 +180,7 @@ class Node:
             quorum=quorum,
             metadata=self._metadata,
             slices=self._slices,
-            throttling=throttling,
+            quotas=quotas,
         )
         await controller.serve()
         await self._start_quorum(quorum, controller)
@@ -196,7 +196,7 @@ class Node:
                 quorum=quorum,
                 controller=controller,
                 slices=self._slices,
-                throttling=throttling,
+                quotas=quotas,
                 failures=failures,
             )
             await self._broker.start()

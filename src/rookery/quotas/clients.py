@@ -1,45 +1,31 @@
 """The quotas of clients: bytes produced and fetched, time of requests, mutations of the cluster.
 
 `ClientQuotas` has one `QuotaTable` for each kind, and follows the image (`configure`). Callers pass user, client id and
-time. Clients choose their client ids, so that the buckets of a table are bounded: the one that was not used for longest
-is forgotten, and so is each that was not used for an hour, as in Kafka.
+time.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic
 
 from rookery.base.bounds import QUOTA_BUCKETS_MAX
 from rookery.base.quota_entities import QuotaEntity
 from rookery.quotas.buckets import DEFAULT_WINDOWS, RateBucket, TokenBucket
-from rookery.quotas.limits import BucketKey, Limits
-from rookery.telemetry.sensors import SECONDS_PER_HOUR, Windows
+from rookery.quotas.limits import Limits
+from rookery.quotas.table import BucketT, BucketTable
+from rookery.telemetry.sensors import Windows
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 
-_KEPT_S: Final = SECONDS_PER_HOUR
-
-
-class Bucket(Protocol):
-    limit: float
-    used_s: float
-
-
-BucketT = TypeVar("BucketT", bound=Bucket)
-
 
 class QuotaTable(Generic[BucketT]):
     """The limits and buckets of one kind of quota."""
 
     def __init__(self, new_bucket: Callable[[float], BucketT], *, buckets_max: int = QUOTA_BUCKETS_MAX) -> None:
-        self._new_bucket = new_bucket
-        self._buckets_max = buckets_max
         self._limits = Limits({})
-        # In the order of their last use.
-        self._buckets: OrderedDict[BucketKey, BucketT] = OrderedDict()
+        self._buckets = BucketTable(new_bucket, buckets_max=buckets_max)
         # Whether there is a limit at all.
         self.is_active = False
 
@@ -58,26 +44,7 @@ class QuotaTable(Generic[BucketT]):
     def find(self, user: str, client_id: str, now_s: float) -> BucketT | None:
         """Return the bucket of a client, None if it has no limit. The call counts as a use."""
         found = self._limits.find(user, client_id)
-        if found is None:
-            return None
-        bucket = self._buckets.get(found.key)
-        if bucket is None:
-            bucket = self._add(found.key, self._new_bucket(found.value), now_s)
-        else:
-            self._buckets.move_to_end(found.key)
-            bucket.limit = found.value
-        bucket.used_s = now_s
-        return bucket
-
-    def _add(self, key: BucketKey, bucket: BucketT, now_s: float) -> BucketT:
-        buckets = self._buckets
-        while buckets:
-            oldest = next(iter(buckets))
-            if len(buckets) < self._buckets_max and now_s - buckets[oldest].used_s < _KEPT_S:
-                break
-            del buckets[oldest]
-        buckets[key] = bucket
-        return bucket
+        return None if found is None else self._buckets.get(*found, now_s)
 
 
 class ClientQuotas:
