@@ -107,8 +107,7 @@ _ROUTES: Final[Mapping[ListenerType, Mapping[tuple[int, int], _Route]]] = {
 }
 
 
-# Of the forwarded APIs whose responses have a throttle time, those where it is the last field; in all others it is the
-# first.
+# The forwarded APIs whose responses have the throttle time as their last field. In those of all others it is the first.
 THROTTLE_TIME_LAST: Final = frozenset(
     (ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN)
 )
