@@ -56,9 +56,20 @@ def test_the_first_users_are_in_the_bootstrap_records(config: Path, tmp_path: Pa
         assert stored == derive_credential(mechanism, password, stored.salt, stored.iterations)
 
 
+def test_the_first_users_may_be_in_a_file(config: Path, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("SCRAM-SHA-256=[name=alice,password=secret]\n\nSCRAM-SHA-512=[name=bob,password=other]\n")
+    done = CliRunner().invoke(app, ["format", "-t", "the-cluster", "-c", str(config), "-s", "-S", f"@{users}"])
+    assert done.exit_code == 0
+    records = read_bootstrap(OsFiles(), tmp_path / "data")
+    assert records is not None
+    assert list(EMPTY_IMAGE.apply(records)[0].scram) == [("alice", 1), ("bob", 2)]
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (["-s", "-S", "@missing"], "cannot read the configuration file missing"),
         (["-s", "-N"], "give only one of --standalone"),
         (["-s", "-S", "PLAIN=[name=alice,password=secret]"], "--add-scram: the mechanism must be one of SCRAM-SHA-256"),
         ([], "a controller needs --standalone"),

@@ -1,9 +1,12 @@
 """`rookery format` and `rookery random-uuid`: prepare the directories of a cluster's node, as kafka-storage does."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SALT_BYTES = 24
 
@@ -51,8 +54,9 @@ AddScram = Annotated[
     typer.Option(
         "--add-scram",
         "-S",
-        metavar="MECHANISM=[name=...,password=...]",
-        help="A SCRAM user that exists from the first start on, the same on all controllers. Repeatable.",
+        metavar="MECHANISM=[name=...,password=...] | @FILE",
+        help="A SCRAM user that exists from the first start on, the same on all controllers; a file has one per line. "
+        "Repeatable.",
     ),
 ]
 
@@ -84,7 +88,7 @@ def format_directories(
 
     if standalone + no_initial_controllers + (initial_controllers is not None) > 1:
         raise ConfigError("give only one of --standalone, --initial-controllers and --no-initial-controllers")
-    users = [parse_scram_user(text, lambda: token_bytes(_SALT_BYTES)) for text in add_scram or ()]
+    users = [parse_scram_user(text, lambda: token_bytes(_SALT_BYTES)) for text in _credentials(add_scram or [])]
     options = FormatOptions(
         cluster_id=cluster_id,
         standalone=standalone,
@@ -98,6 +102,17 @@ def format_directories(
     lines = format_node(OsFiles(), Settings.load(config), options, new_uuid=uuid4, now_ms=SystemClock().now_ms())
     for line in lines or ["all log directories are already formatted"]:
         typer.echo(line)
+
+
+def _credentials(texts: list[str]) -> "Iterator[str]":
+    """Yield the credentials, for `@FILE` those in its lines: a password in a file is in no list of processes."""
+    from rookery.base.properties import read_config
+
+    for text in texts:
+        if text.startswith("@"):
+            yield from filter(None, map(str.strip, read_config(Path(text[1:])).splitlines()))
+        else:
+            yield text
 
 
 def random_uuid() -> None:
