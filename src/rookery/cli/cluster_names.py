@@ -1,4 +1,4 @@
-"""Looks up the topics and groups of a cluster and the subjects of a registry, for suggestions and completion.
+"""Looks up the topics, groups and users of a cluster and the subjects of a registry, for suggestions and completion.
 
 `parameters` are those of the command: its `bootstrap_server` or its `registry`, if they were given.
 """
@@ -26,6 +26,10 @@ def topic_names(parameters: Mapping[str, object]) -> list[str]:
 
 def group_names(parameters: Mapping[str, object]) -> list[str]:
     return _list_names(parameters, lambda admin: admin.list_groups(), lambda group: group.group_id)
+
+
+def user_names(parameters: Mapping[str, object]) -> list[str]:
+    return _list_names(parameters, lambda admin: admin.describe_scram_users(), lambda user: user.name)
 
 
 def subject_names(parameters: Mapping[str, object]) -> list[str]:

@@ -33,6 +33,7 @@ from rookery.cli import (
     topics,
     transactions,
     up,
+    users,
 )
 from rookery.cli.app import App, Group
 from rookery.cli.command_config import use_command_config
@@ -78,6 +79,7 @@ app.add_typer(reassign.app, name="reassign")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(features.app, name="features")
 app.add_typer(secure.app, name="secure")
+app.add_typer(users.app, name="users")
 app.add_typer(log.app, name="log")
 
 

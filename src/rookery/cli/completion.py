@@ -1,4 +1,4 @@
-"""Shell completion of topics, groups, subjects and settings.
+"""Shell completion of topics, groups, users, subjects and settings.
 
 A completion must never print anything or fail: if the cluster cannot be reached, nothing is offered.
 """
@@ -27,6 +27,16 @@ def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     _use_command_config(ctx)
     try:
         return _starting(group_names(ctx.params), incomplete)
+    except (RookeryError, OSError, TimeoutError):
+        return []
+
+
+def users(ctx: typer.Context, incomplete: str) -> list[str]:
+    from rookery.cli.cluster_names import user_names
+
+    _use_command_config(ctx)
+    try:
+        return _starting(user_names(ctx.params), incomplete)
     except (RookeryError, OSError, TimeoutError):
         return []
 

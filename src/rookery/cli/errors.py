@@ -33,6 +33,12 @@ _SENTENCES = {
     ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction is still being ended; try again",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the partition has seen a newer epoch of this producer",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "the partition has seen a newer epoch of the coordinator",
+    ErrorCode.SECURITY_DISABLED: "the brokers have no authorizer and allow everything: set authorizer.class.name",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the user may not do this; rookery acls explain says why",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user may not do this; rookery acls explain says why",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the user may not do this; rookery acls explain says why",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user may not do this; rookery acls explain says why",
+    ErrorCode.RESOURCE_NOT_FOUND: "there is no such user",
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker's disk failed",
 }
 

@@ -9,11 +9,12 @@ from difflib import get_close_matches
 
 from rookery.base.errors import ApiError, ErrorCode, RookeryError
 from rookery.cli.app import current_parameters
-from rookery.cli.cluster_names import group_names, topic_names
+from rookery.cli.cluster_names import group_names, topic_names, user_names
 
 _NAMES_OF = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: topic_names,
     ErrorCode.GROUP_ID_NOT_FOUND: group_names,
+    ErrorCode.RESOURCE_NOT_FOUND: user_names,
 }
 _WORD = re.compile(r"[\w.-]+")
 

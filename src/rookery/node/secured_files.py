@@ -4,7 +4,6 @@ Everything is readable by the owner only. A directory is made completely or not 
 """
 
 import secrets
-import string
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -27,6 +26,7 @@ from rookery.node.secured_cluster import (
 )
 from rookery.security.authority import KeyPair, Subject, end_of_pem, issue, make_authority, subject_of_pem
 from rookery.security.node_settings import ADMIN, BROKER, MECHANISM, credential_argument
+from rookery.security.passwords import new_password, new_salt
 from rookery.security.scram_credentials import salted_password
 
 AUTHORITY_DAYS: Final = 3650
@@ -35,9 +35,6 @@ NODE_DAYS: Final = 365
 ITERATIONS: Final = 8192
 _AUTHORITY_KEY: Final = "ca.key"
 _README: Final = "README.txt"
-_PASSWORD_CHARACTERS: Final = 32
-_SALT_BYTES: Final = 24
-_LETTERS: Final = string.ascii_letters + string.digits
 
 
 @value_class
@@ -47,15 +44,6 @@ class NodeCertificate:
     node: str
     path: Path
     expires: datetime
-
-
-def new_password() -> str:
-    """Return a random password of letters and digits, which no shell or file format needs to quote."""
-    return "".join(secrets.choice(_LETTERS) for _ in range(_PASSWORD_CHARACTERS))
-
-
-def new_salt() -> bytes:
-    return secrets.token_bytes(_SALT_BYTES)
 
 
 def make_users() -> Users:
