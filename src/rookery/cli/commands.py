@@ -11,6 +11,7 @@ import typer
 
 from rookery.base.distribution import version
 from rookery.cli import (
+    acls,
     brokers,
     cluster,
     configs,
@@ -80,6 +81,7 @@ app.add_typer(quorum.app, name="quorum")
 app.add_typer(features.app, name="features")
 app.add_typer(secure.app, name="secure")
 app.add_typer(users.app, name="users")
+app.add_typer(acls.app, name="acls")
 app.add_typer(log.app, name="log")
 
 
