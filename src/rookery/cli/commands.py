@@ -20,6 +20,7 @@ from rookery.cli import (
     features,
     format,
     groups,
+    keys,
     log,
     partitions,
     perf,
@@ -82,6 +83,7 @@ app.add_typer(features.app, name="features")
 app.add_typer(secure.app, name="secure")
 app.add_typer(users.app, name="users")
 app.add_typer(acls.app, name="acls")
+app.add_typer(keys.app, name="keys")
 app.add_typer(log.app, name="log")
 
 

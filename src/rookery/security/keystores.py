@@ -117,9 +117,14 @@ def encrypted_pem(entry: KeyEntry, password: str) -> bytes:
         )
     key = load_der_private_key(entry.key, None)
     encryption = BestAvailableEncryption(password.encode())
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption) + b"".join(
-        b"-----BEGIN CERTIFICATE-----\n%s-----END CERTIFICATE-----\n" % base64.encodebytes(certificate)
-        for certificate in entry.certificates
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption) + pem_text(entry.certificates).encode()
+
+
+def pem_text(certificates: Iterable[bytes]) -> str:
+    """Return certificates (DER) as PEM."""
+    return "".join(
+        f"-----BEGIN CERTIFICATE-----\n{base64.encodebytes(certificate).decode()}-----END CERTIFICATE-----\n"
+        for certificate in certificates
     )
 
 
