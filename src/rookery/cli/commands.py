@@ -27,6 +27,7 @@ from rookery.cli import (
     pipelines,
     produce,
     quorum,
+    quotas,
     reassign,
     registry,
     schemas,
@@ -84,6 +85,7 @@ app.add_typer(secure.app, name="secure")
 app.add_typer(users.app, name="users")
 app.add_typer(acls.app, name="acls")
 app.add_typer(keys.app, name="keys")
+app.add_typer(quotas.app, name="quotas")
 app.add_typer(log.app, name="log")
 
 
