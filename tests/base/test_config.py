@@ -220,7 +220,8 @@ def test_keys_of_one_listener_with_an_effect_can_be_changed_at_run_time() -> Non
     assert can_update("listener.name.plaintext.max.connections")
     assert not can_update("listener.name.plaintext.max.connections.per.ip")
     assert not can_update("listener.name.plaintext.log.retention.ms")
-    assert not can_update("listener.name.plaintext.ssl.keystore.location")
+    assert can_update("listener.name.ssl.ssl.keystore.location")
+    assert not can_update("listener.name.ssl.ssl.client.auth")
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", ":5", "a:b", "127.0.0.1:10,::1:", "127.0.0.1:-1"])
@@ -234,3 +235,14 @@ def test_malformed_limits_for_addresses(text: str) -> None:
 def test_the_documentation_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "config.md"
     assert page.read_text() == config_docs.render(), "run: make docs"
+
+
+def test_a_key_of_a_listener_is_found_by_its_most_specific_name() -> None:
+    key, text = "sasl.jaas.config", "x"
+    names = (f"listener.name.inside.scram-sha-512.{key}", f"listener.name.inside.{key}", key)
+    for count in range(1, len(names) + 1):
+        layers = BrokerLayers(static={name: f"{text}{name}" for name in names[-count:]})
+        assert layers.value_at("INSIDE", key, mechanism="SCRAM-SHA-512") == f"{text}{names[-count]}"
+    layers = BrokerLayers(static={name: name for name in names})
+    assert layers.value_at("INSIDE", key, mechanism="PLAIN") == names[1]
+    assert layers.value_at("OUTSIDE", key, mechanism="PLAIN") == key

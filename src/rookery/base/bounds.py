@@ -157,6 +157,20 @@ WAITING_REQUEST_BYTES_MAX: Final = _limit(
     "the connection of the next one is closed",
     "many connections may each send one",
 )
+PENDING_LOGINS_MAX: Final = _limit(
+    "connections of a listener whose clients have not logged in, or whose TLS handshake is not complete",
+    1000,
+    "connections",
+    "the one that has waited for longest is closed",
+    "a login takes milliseconds; peers that never finish one must not use up the connections of others",
+)
+PENDING_LOGIN_SECONDS_MAX: Final = _limit(
+    "time for a TLS handshake and a login",
+    30,
+    "seconds",
+    "the connection is closed",
+    "a client at the other end of the world needs a second",
+)
 PARTIAL_REQUEST_BYTES_MAX: Final = _limit(
     "bytes of requests that have arrived in part, over all connections of a listener; `queued.max.request.bytes`",
     268_435_456,

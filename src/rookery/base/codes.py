@@ -1,6 +1,23 @@
-"""Numbers of the protocol that brokers and clients share: config resources, coordinators, features, permissions."""
+"""Numbers of the protocol that brokers and clients share: security protocols, config resources, permissions."""
 
 from enum import IntEnum
+
+
+class SecurityProtocol(IntEnum):
+    """How a listener protects its connections, with the numbers of broker registrations."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class ResourceType(IntEnum):

@@ -19,7 +19,7 @@ from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
 from rookery.base.config_quotas import QUOTA_ROWS
 from rookery.base.config_registry import CLIENT_PREFIX, PASSED_ON, REGISTRY_BROKER_ROWS, REGISTRY_PREFIX
-from rookery.base.config_security import SECURITY_ROWS
+from rookery.base.config_security import SECURITY_ROWS, STORE_KEYS
 from rookery.base.config_topic import FALLBACKS, SYNONYM_UNIT_MS, TOPIC_KEYS
 from rookery.base.errors import ConfigError
 from rookery.base.properties import Property, parse_assignment, parse_properties
@@ -34,9 +34,9 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 }
 
 # `listener.name.<listener>.<key>` sets a key for one listener only.
-_LISTENER_PREFIX = "listener.name."
+LISTENER_PREFIX = "listener.name."
 # Keys that can be changed at run time for one listener.
-_UPDATED_PER_LISTENER = frozenset({"max.connection.creation.rate", "max.connections"})
+_UPDATED_PER_LISTENER = frozenset({"max.connection.creation.rate", "max.connections", *STORE_KEYS})
 # Keys for the same setting in different units; the first that is set counts.
 _BROKER_SYNONYMS = {name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if len(key.synonyms) > 1}
 
@@ -84,11 +84,23 @@ class BrokerLayers:
                 return parse_value(key, layer[name])
         return key.default
 
-    def listener_value(self, listener: str, name: str) -> ConfigValue:
-        """Return the value of a key for one listener; None if it is not set for that listener."""
-        own = f"{_LISTENER_PREFIX}{listener.lower()}.{name}"
+    def listener_value(self, listener: str, name: str, *, key: str | None = None) -> ConfigValue:
+        """Return the value of a key for one listener; None if it is not set for that listener.
+
+        `key` is the key of the table if `name` has a prefix.
+        """
+        own = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
         texts = (layer[own] for _, layer in self.sources() if own in layer)
-        return next((parse_value(BROKER_KEYS[name], text) for text in texts), None)
+        return next((parse_value(BROKER_KEYS[key or name], text) for text in texts), None)
+
+    def value_at(self, listener: str, name: str, *, mechanism: str | None = None) -> ConfigValue:
+        """Return the value of a key on a listener: the one for a SASL mechanism of it, its own, or the common one."""
+        if mechanism is not None:
+            value = self.listener_value(listener, f"{mechanism.lower()}.{name}", key=name)
+            if value is not None:
+                return value
+        value = self.listener_value(listener, name)
+        return self.value(name) if value is None else value
 
     def boolean(self, name: str) -> bool:
         value = self.value(name)
@@ -136,9 +148,9 @@ def find_broker_key(name: str) -> ConfigKey:
     key = BROKER_KEYS.get(name)
     if key:
         return key
-    if name.startswith(_LISTENER_PREFIX):
+    if name.startswith(LISTENER_PREFIX):
         # Keys for one listener, and for one SASL mechanism of it, belong to security: `listener.name.x.[plain.]key`.
-        rest = name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+        rest = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
         for candidate in (rest, rest.partition(".")[2]):
             if candidate in BROKER_KEYS:
                 return BROKER_KEYS[candidate]

@@ -19,8 +19,14 @@ from rookery.security.keystores import (
     read_key,
     read_trusted,
 )
+from rookery.security.listener_security import ClientCertificates, ServerTls
 from rookery.security.settings import TlsSettings
 
+_VERIFY_MODES: Final = {
+    ClientCertificates.NONE: ssl.CERT_NONE,
+    ClientCertificates.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientCertificates.REQUIRED: ssl.CERT_REQUIRED,
+}
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -34,6 +40,36 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     _load_trusted(context, settings)
     _load_key(context, settings)
     return context
+
+
+def server_context(tls: ServerTls) -> ssl.SSLContext:
+    """Return the context for a listener. Reads the files."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    # A resumed session would outlive the certificates that it was made with.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    _set_versions(context, tls.settings.enabled_protocols)
+    if tls.client_certificates is not ClientCertificates.NONE:
+        context.verify_mode = _VERIFY_MODES[tls.client_certificates]
+        _load_trusted(context, tls.settings)
+    else:
+        _check_truststore(tls.settings)
+    _load_key(context, tls.settings)
+    return context
+
+
+def probe_context() -> ssl.SSLContext:
+    """Return a context that trusts every server: for a question whose answer is not confidential."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def store_files(settings: TlsSettings) -> tuple[Path, ...]:
+    """Return the files that a context is made from."""
+    return tuple(Path(name) for name in (settings.keystore_location, settings.truststore_location) if name)
 
 
 def _set_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:

@@ -1,0 +1,119 @@
+"""The security of listeners from the configuration: what is read, and one sentence for each mistake."""
+
+import re
+
+import pytest
+
+from rookery.base.codes import SecurityProtocol
+from rookery.base.config import BrokerLayers
+from rookery.base.errors import ConfigError
+from rookery.security.listener_security import ClientCertificates, read_listener, read_peers
+
+KEY = {"ssl.keystore.location": "key.jks"}
+USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="a" user_bob="b";'
+MECHANISM = "sasl.mechanism.inter.broker.protocol"
+
+
+def test_a_plaintext_listener_has_nothing() -> None:
+    security = read_listener(BrokerLayers(static={"ssl.client.auth": "required"}), "X", SecurityProtocol.PLAINTEXT)
+    assert (security.tls, security.sasl) == (None, None)
+
+
+def test_a_listener_with_both() -> None:
+    static = {
+        **KEY,
+        "listener.name.outside.ssl.client.auth": "requested",
+        "listener.name.outside.ssl.keystore.location": "own.p12",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.outside.plain.sasl.jaas.config": USERS,
+        "listener.name.outside.plain.connections.max.reauth.ms": "5000",
+        "connections.max.reauth.ms": "7000",
+    }
+    security = read_listener(BrokerLayers(static=static), "OUTSIDE", SecurityProtocol.SASL_SSL)
+    assert security.tls is not None
+    assert security.tls.settings.keystore_location == "own.p12"
+    assert security.tls.client_certificates is ClientCertificates.REQUESTED
+    assert security.sasl is not None
+    plain = security.sasl.mechanisms["PLAIN"]
+    assert plain.login is not None
+    assert plain.login.options == {"user_alice": "a", "user_bob": "b"}
+    assert plain.max_reauth_ms == 5000
+    assert security.sasl.mechanisms["SCRAM-SHA-512"].max_reauth_ms == 7000
+    assert (security.sasl.receive_size_max, security.sasl.failure_delay_ms) == (524_288, 100)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [(SecurityProtocol.SSL, ClientCertificates.REQUIRED), (SecurityProtocol.SASL_SSL, ClientCertificates.NONE)],
+)
+def test_a_listener_with_sasl_asks_for_certificates_only_by_its_own_key(
+    protocol: SecurityProtocol, expected: ClientCertificates
+) -> None:
+    static = {**KEY, "ssl.client.auth": "required", "sasl.enabled.mechanisms": "SCRAM-SHA-256"}
+    security = read_listener(BrokerLayers(static=static), "X", protocol)
+    assert security.tls is not None
+    assert security.tls.client_certificates is expected
+
+
+@pytest.mark.parametrize(
+    ("protocol", "static", "expected"),
+    [
+        (SecurityProtocol.SSL, {}, "listener X uses SSL, but has no key: set listener.name.x.ssl.keystore.location"),
+        (SecurityProtocol.SASL_PLAINTEXT, {}, "sasl.enabled.mechanisms has GSSAPI, which is not supported: set it to"),
+        (SecurityProtocol.SASL_PLAINTEXT, {"sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms is empty: set it"),
+        (
+            SecurityProtocol.SASL_PLAINTEXT,
+            {"sasl.enabled.mechanisms": "PLAIN"},
+            "listener X offers PLAIN without users: set listener.name.x.plain.sasl.jaas.config=org.apache",
+        ),
+        (
+            SecurityProtocol.SASL_PLAINTEXT,
+            {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": "secret"},
+            "listener X, mechanism PLAIN: sasl.jaas.config is wrong at its end",
+        ),
+        (
+            SecurityProtocol.SSL,
+            {**KEY, "ssl.principal.mapping.rules": "RULE:x"},
+            "ssl.principal.mapping.rules: 'RULE:x' is not a rule: write DEFAULT",
+        ),
+        (
+            SecurityProtocol.SSL,
+            {**KEY, "ssl.endpoint.identification.algorithm": "ldap"},
+            "ssl.endpoint.identification.algorithm must be https",
+        ),
+    ],
+)
+def test_mistakes_name_the_key(protocol: SecurityProtocol, static: dict[str, str], expected: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(expected)) as error:
+        read_listener(BrokerLayers(static=static), "X", protocol)
+    assert "\n" not in str(error.value)
+
+
+def test_connections_to_other_nodes_have_the_keys_of_their_listener() -> None:
+    static = {
+        MECHANISM: "SCRAM-SHA-512",
+        "listener.name.inside.scram-sha-512.sasl.jaas.config": 'x required username="broker" password="secret";',
+        "listener.name.inside.ssl.truststore.location": "trust.jks",
+    }
+    security = read_peers(BrokerLayers(static=static), "INSIDE", SecurityProtocol.SASL_SSL, MECHANISM)
+    assert security.tls is not None
+    assert security.tls.truststore_location == "trust.jks"
+    assert security.sasl is not None
+    assert security.sasl.login.options == {"username": "broker", "password": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("static", "expected"),
+    [
+        ({}, "sasl.mechanism.inter.broker.protocol is GSSAPI, which is not supported: set it to one of PLAIN"),
+        (
+            {MECHANISM: "PLAIN"},
+            "this node has no credentials for PLAIN (sasl.mechanism.inter.broker.protocol): set "
+            "listener.name.x.plain.sasl.jaas.config=",
+        ),
+        ({MECHANISM: "PLAIN", "sasl.jaas.config": USERS}, "this node has no credentials for PLAIN"),
+    ],
+)
+def test_a_node_without_a_login_of_its_own_is_rejected(static: dict[str, str], expected: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        read_peers(BrokerLayers(static=static), "X", SecurityProtocol.SASL_PLAINTEXT, MECHANISM)
