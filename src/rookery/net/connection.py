@@ -135,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._turn_scheduled = False
         self._reading_paused = False
         self._peer_finished = False
+        self._ending = False
         self._closing = False
         self._received = False
         self._sent_before = 0
@@ -233,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush()
                 if sender.unfinished >= self._unfinished_max:
                     return True
-            if self._closing:
+            if self._closing or self._ending:
                 return False
             frame = frames.next_frame()
             if frame is None:
@@ -358,14 +359,32 @@ class Connection(asyncio.BufferedProtocol):
         self._schedule_turn()
 
     def _is_finished(self) -> bool:
-        """Return whether the peer sends no more requests and all replies were sent."""
-        return self._peer_finished and not self._stalled and not self._sender.unfinished
+        """Return whether no more requests are handled and all replies were sent."""
+        return (self._ending or (self._peer_finished and not self._stalled)) and not self._sender.unfinished
+
+    def use(self, handle: Handler) -> None:
+        """Pass later requests to another handler."""
+        self._handle = handle
+
+    def limit_requests(self, size_max: int, key: str) -> None:
+        """Limit the size of later requests; `key` is the setting that has it."""
+        self._frames.limit(size_max, key)
+
+    def end(self) -> None:
+        """Handle no more requests, and close the connection when the replies to earlier ones were sent."""
+        self._ending = True
+        if self._is_finished():
+            self._loop.call_soon(self._on_progress)
 
     def _fail(self, reason: str) -> None:
         """Log the reason and close the connection after the replies that were written."""
         if not self._closing:
             _log.warning("connection closed", peer=self.info.peer, reason=reason)
             self.close()
+
+    def reject(self, reason: str) -> None:
+        """Log the reason and close the connection after the bytes that were written."""
+        self._fail(reason)
 
     def drop(self, reason: str) -> None:
         """Close the connection immediately, and release the received bytes."""

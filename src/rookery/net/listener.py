@@ -13,6 +13,7 @@ from rookery.base.bounds import PARTIAL_REQUEST_BYTES_MAX
 from rookery.base.errors import StartupError
 from rookery.base.values import value_class
 from rookery.net.connection import Connection, ConnectionLimits, Handler
+from rookery.net.guard import Guard
 from rookery.net.network import BoundPort, Network, SocketOptions, TcpNetwork
 from rookery.net.outbox import Outbox
 from rookery.net.receive import SCRATCH_SIZE, PartialFrames
@@ -58,6 +59,7 @@ class Listener:
         settings: ListenerSettings | None = None,
         network: Network | None = None,
         rates: ConnectionRates | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._host = host
         self._port = port
@@ -65,6 +67,7 @@ class Listener:
         self._settings = settings or ListenerSettings()
         self._network = network or TcpNetwork()
         self._rates = rates or ConnectionRates()
+        self._guard = guard
         self._limits = ConnectionLimits(
             request_size_max=self._settings.socket_request_max_bytes,
             unfinished_max=self._settings.unfinished_requests_max,
@@ -123,8 +126,8 @@ class Listener:
         self._port = self._bound.port
         return self._bound
 
-    def _connect(self) -> Connection:
-        return Connection(
+    def _connect(self) -> asyncio.BaseProtocol:
+        connection = Connection(
             self._handle,
             limits=self._limits,
             scratch=self._scratch,
@@ -134,6 +137,9 @@ class Listener:
             on_made=self._admit,
             on_lost=self._remove,
         )
+        if self._guard is None:
+            return connection
+        return self._guard.protect(connection, self._handle, self._limits.request_size_max)
 
     def _admit(self, connection: Connection) -> str | None:
         """Register a new connection, or return why it is rejected."""
@@ -148,6 +154,8 @@ class Listener:
         self._connections[connection] = None
         self._per_ip[host] += 1
         self._delay(connection)
+        if self._guard is not None:
+            self._guard.admit(connection, asyncio.get_running_loop().time())
         return None
 
     def _delay(self, connection: Connection) -> None:
@@ -161,6 +169,8 @@ class Listener:
 
     def _remove(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        if self._guard is not None:
+            self._guard.forget(connection)
         host = connection.info.peer_host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
@@ -179,6 +189,8 @@ class Listener:
         idle_max = self._settings.connections_max_idle_ms / 1000
         for connection in list(self._connections):
             connection.check_idle(loop.time(), idle_max if idle_max >= 0 else None)
+        if self._guard is not None:
+            self._guard.check(loop.time())
         self._schedule_check(loop)
 
     async def close(self) -> None:

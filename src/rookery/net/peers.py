@@ -16,6 +16,7 @@ from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.net.address import Address
 from rookery.net.channel import Channel
+from rookery.net.opener import UNPROTECTED, ChannelOpener
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Request, ResponseT
 
@@ -35,11 +36,13 @@ class Peers:
         *,
         client_id: str,
         on_lost: Callable[[NodeId], None] | None = None,
+        opener: ChannelOpener = UNPROTECTED,
     ) -> None:
         """`on_lost` is called when an open channel breaks: the node closed it, or did not respond in time."""
         self._address_of = address_of
         self._client_id = client_id
         self._on_lost = on_lost
+        self._opener = opener
         self._channels: dict[NodeId, Channel] = {}
         self._opening: dict[NodeId, asyncio.Task[Channel]] = {}
         self._is_closed = False
@@ -133,7 +136,9 @@ class Peers:
 
     async def _open(self, node: NodeId, address: Address, timeout_s: float) -> Channel:
         watch = _LossWatch()
-        channel = await Channel.open(address, client_id=self._client_id, timeout_s=timeout_s, node=node, observer=watch)
+        channel = await self._opener.open(
+            address, client_id=self._client_id, timeout_s=timeout_s, node=node, observer=watch
+        )
         self._channels[node] = channel
         watch.on_closed = lambda: self._lost(node, channel)
         return channel

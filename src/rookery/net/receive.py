@@ -51,6 +51,7 @@ class FrameBuffer:
     def __init__(self, scratch: memoryview, frame_size_max: int) -> None:
         self._scratch = scratch
         self._frame_size_max = frame_size_max
+        self._size_key = "socket.request.max.bytes"
         self._view = scratch
         self._start = 0
         self._end = 0
@@ -65,6 +66,10 @@ class FrameBuffer:
     def partial_size(self) -> int:
         """The bytes of an incomplete frame that the connection's own buffer holds."""
         return 0 if self._view is self._scratch else self._end - self._start
+
+    def limit(self, frame_size_max: int, key: str) -> None:
+        """Limit later frames to another size; `key` is the setting that has it."""
+        self._frame_size_max, self._size_key = frame_size_max, key
 
     def writable(self) -> memoryview:
         """Return the space for the next bytes; never empty."""
@@ -140,7 +145,7 @@ class FrameBuffer:
             return f"{foreign} on a plaintext listener"
         if size < 0:
             return f"a frame with the negative size {size}"
-        return f"a frame of {size} bytes is larger than socket.request.max.bytes={self._frame_size_max}"
+        return f"a frame of {size} bytes is larger than {self._size_key}={self._frame_size_max}"
 
 
 class Peer(Protocol):

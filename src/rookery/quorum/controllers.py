@@ -10,7 +10,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.metadata.features import KRAFT_VERSION
 from rookery.net.address import Address
-from rookery.net.channel import Channel
+from rookery.net.opener import UNPROTECTED, ChannelOpener
 from rookery.net.peers import Peers
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Request, ResponseT
@@ -37,6 +37,7 @@ class Controllers:
         listener_name: str,
         endpoints: Mapping[str, Endpoint],
         on_lost: Callable[[NodeId], None],
+        opener: ChannelOpener = UNPROTECTED,
     ) -> None:
         self.cluster_id = cluster_id
         self.listener_name = listener_name
@@ -48,7 +49,8 @@ class Controllers:
         self._learnt: dict[NodeId, Endpoint] = {}
         # Those that responded that this node belongs to another cluster.
         self._of_other_clusters: set[NodeId] = set()
-        self.peers = Peers(self.address_of, client_id=f"quorum-{core.me.node_id}", on_lost=on_lost)
+        self.peers = Peers(self.address_of, client_id=f"quorum-{core.me.node_id}", on_lost=on_lost, opener=opener)
+        self._opener = opener
 
     def address_of(self, node_id: NodeId) -> Address | None:
         """Return where a controller, or a bootstrap server, can be reached; None if that is not known."""
@@ -83,7 +85,7 @@ class Controllers:
 
         A node that is not a voter yet has no channel: this one is closed again.
         """
-        channel = await Channel.open(
+        channel = await self._opener.open(
             Address(*node),
             client_id=f"quorum-{self._core.me.node_id}",
             timeout_s=self._settings.request_timeout_ms / 1000,

@@ -22,6 +22,7 @@ from rookery.base.errors import ApiError, ErrorCode, RookeryError, StartupError,
 from rookery.base.files import Files
 from rookery.base.types import LeaderEpoch, NodeId, Offset, TimestampMs
 from rookery.net.address import Address
+from rookery.net.opener import UNPROTECTED, ChannelOpener
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Request, ResponseT
 from rookery.quorum import description, events, voter_changes, wire
@@ -100,6 +101,7 @@ class QuorumDriver(QuorumShell):
         executor: Executor | None = None,
         config: LogConfig = METADATA_LOG_CONFIG,
         on_failure: Callable[[RookeryError], None] | None = None,
+        opener: ChannelOpener = UNPROTECTED,
     ) -> "QuorumDriver":
         """Recover the log. Blocks; StorageError or CorruptionError if that cannot be done.
 
@@ -109,7 +111,7 @@ class QuorumDriver(QuorumShell):
         the leader. `endpoints` are those at which other nodes reach this one, by the name of the listener;
         `listener_name` is the listener of controllers. `is_observer`: this node is not a controller, and can never
         become a voter. `joins`: it becomes one by itself (`controller.quorum.auto.join.enable`). `on_failure` is called
-        with the value of `failure`.
+        with the value of `failure`. `opener` opens the connections to other controllers.
 
         DamagedLogError, with all files as they were, if something that was synced cannot be read.
         """
@@ -125,6 +127,7 @@ class QuorumDriver(QuorumShell):
             listener_name=listener_name,
             endpoints=endpoints or {},
             on_lost=lambda lost_id: driver.connection_lost(lost_id),
+            opener=opener,
         )
         driver = cls(
             core,

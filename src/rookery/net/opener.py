@@ -1,0 +1,54 @@
+"""Opens channels to other nodes: with TLS and a login, as their listener requires."""
+
+import ssl
+from collections.abc import Callable
+
+from rookery.base.types import NodeId
+from rookery.net.address import Address
+from rookery.net.authentication import Authenticator
+from rookery.net.channel import Channel, ChannelObserver
+
+_UNKNOWN_NODE: NodeId = -1
+
+
+class ChannelOpener:
+    """`tls` returns the context of a new channel, which may change when certificates are renewed."""
+
+    def __init__(
+        self, *, tls: Callable[[], ssl.SSLContext] | None = None, authenticator: Authenticator | None = None
+    ) -> None:
+        self._tls = tls
+        self._authenticator = authenticator
+
+    async def open(
+        self,
+        address: Address,
+        *,
+        client_id: str,
+        timeout_s: float,
+        node: NodeId = _UNKNOWN_NODE,
+        observer: ChannelObserver | None = None,
+    ) -> Channel:
+        """Open a channel and log in. Raises ApiError as `Channel.open` and `Authenticator.log_in` do."""
+        channel = await Channel.open(
+            address,
+            client_id=client_id,
+            timeout_s=timeout_s,
+            node=node,
+            observer=observer,
+            tls=None if self._tls is None else self._tls(),
+        )
+        if self._authenticator is not None:
+            try:
+                await self._authenticator.log_in(channel)
+            except BaseException:
+                await channel.close(graceful=False)
+                raise
+        return channel
+
+    def close(self) -> None:
+        if self._authenticator is not None:
+            self._authenticator.close()
+
+
+UNPROTECTED = ChannelOpener()
