@@ -63,6 +63,8 @@ def test_quotas() -> None:
         ApiKey.CREATE_TOPICS: Quota.CONTROLLER_MUTATION,
         ApiKey.DELETE_TOPICS: Quota.CONTROLLER_MUTATION,
         ApiKey.CREATE_PARTITIONS: Quota.CONTROLLER_MUTATION,
+        ApiKey.SASL_HANDSHAKE: Quota.NONE,
+        ApiKey.SASL_AUTHENTICATE: Quota.NONE,
         ApiKey.WRITE_TXN_MARKERS: Quota.NONE,
         ApiKey.VOTE: Quota.NONE,
         ApiKey.BEGIN_QUORUM_EPOCH: Quota.NONE,
@@ -111,6 +113,8 @@ def test_forwarded_apis_are_served_by_both_listeners_with_the_same_handler() -> 
     assert both - forwarded == named(
         "FETCH",
         "API_VERSIONS",
+        "SASL_HANDSHAKE",
+        "SASL_AUTHENTICATE",
         "DESCRIBE_CONFIGS",
         "DESCRIBE_CLUSTER",
         "DESCRIBE_ACLS",
@@ -123,7 +127,8 @@ def test_forwarded_apis_are_served_by_both_listeners_with_the_same_handler() -> 
 
 def test_most_apis_need_a_permission() -> None:
     # A token's owner and its renewers need none to renew or end it, and for others there is none.
-    without = named("API_VERSIONS", "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN")
+    logins = ("SASL_HANDSHAKE", "SASL_AUTHENTICATE")
+    without = named("API_VERSIONS", *logins, "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN")
     assert {api.key for api in APIS.values() if not api.permissions} == without
     assert APIS[ApiKey.CREATE_PARTITIONS].permissions == (Permission(AclOperation.ALTER, AclResourceType.TOPIC),)
 

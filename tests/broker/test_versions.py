@@ -105,6 +105,20 @@ async def check_fetch(broker: Broker, version: int) -> None:
     assert (response.get("session_id", 0) != 0) == (version >= 7)
 
 
+@check(ApiKey.SASL_HANDSHAKE)
+async def check_sasl_handshake(broker: Broker, version: int) -> None:
+    """Logins do not reach the handler; a handshake that does has come at the wrong time."""
+    response = broker.call_now(ApiKey.SASL_HANDSHAKE, version, mechanism="PLAIN")
+    assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
+@check(ApiKey.SASL_AUTHENTICATE)
+async def check_sasl_authenticate(broker: Broker, version: int) -> None:
+    response = broker.call_now(ApiKey.SASL_AUTHENTICATE, version, auth_bytes=b"x")
+    assert (response.error_code, response.auth_bytes) == (ErrorCode.ILLEGAL_SASL_STATE, b"")
+    assert response.error_message == "SaslAuthenticate request received after successful authentication"
+
+
 @check(ApiKey.LIST_OFFSETS)
 async def check_list_offsets(broker: Broker, version: int) -> None:
     expected = {-1: (3, -1), -2: (0, -1), 1_700_000_000_001: (1, 1_700_000_000_001), 1_800_000_000_000: (-1, -1)}

@@ -87,7 +87,7 @@ def test_short_options_win_over_overrides_and_those_over_the_file(tmp_path: Path
         ("listeners=127.0.0.1:9092", "expected NAME://host:port"),
         ("listeners=PLAINTEXT://h:99999", "expected NAME://host:port"),
         ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", "its own name and address"),
-        ("listeners=SSL://h:9092", "uses SSL, but only PLAINTEXT is supported"),
+        ("listeners=SSL://h:9092", "uses SSL, but has no key"),
         ("listeners=INSIDE://h:9092", "INSIDE has no security protocol"),
         ("advertised.listeners=OTHER://h:9092", "OTHER is not one of listeners"),
         (

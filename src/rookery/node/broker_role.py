@@ -23,7 +23,6 @@ from rookery.metadata.features import NODE_FEATURES
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.publisher import ImageListener, MetadataPublisher
-from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import Registration
 from rookery.node.background import Background
 from rookery.node.connections import Connections
@@ -34,9 +33,10 @@ from rookery.node.environment import Environment
 from rookery.node.identity import Identity
 from rookery.node.listeners import Listeners
 from rookery.node.maintenance import LogMaintenance
+from rookery.node.protection import Protection
 from rookery.node.quotas import NodeQuotas
 from rookery.node.schema_checks import SchemasOnDemand
-from rookery.node.schema_registry import SchemaRegistry
+from rookery.node.schema_registry import SchemaRegistry, store_protocol
 from rookery.node.settings import Settings
 from rookery.quorum.driver import QuorumDriver
 from rookery.replication.flusher import Flusher
@@ -46,7 +46,6 @@ from rookery.storage.manager import LoadSummary, LogManager
 
 logger = structlog.get_logger(__name__)
 
-_PLAINTEXT = 0
 # How long a stop waits for the controller to move this broker's leaderships.
 _SHUT_DOWN_TIMEOUT_S = 30.0
 
@@ -67,6 +66,7 @@ class BrokerRole:
         slices: Slices,
         quotas: NodeQuotas,
         failures: DirectoryFailures,
+        protection: Protection,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -77,12 +77,13 @@ class BrokerRole:
         self._controller = controller
         self._quotas = quotas
         self._failures = failures
-        self._connections = Connections(settings, metadata, quorum=quorum, controller=controller)
+        self._protection = protection
+        self._connections = Connections(settings, metadata, quorum=quorum, controller=controller, protection=protection)
         self._lifecycle: BrokerLifecycle | None = None
         self._background = Background()
         self._flusher = Flusher(environment.executor)
-        self._schemas = SchemasOnDemand(settings.layers.static, address=lambda: self.address)
-        self._listeners = Listeners(settings, settings.listeners, environment, quotas.connection_rates)
+        self._listeners = Listeners(settings, settings.listeners, environment, quotas.connection_rates, protection)
+        self._schemas = SchemasOnDemand(settings.layers.static, address=self._store_address)
         self._registry: SchemaRegistry | None = None
         self._has_replicas = False
         pending = Pending(asyncio.get_running_loop())
@@ -127,7 +128,7 @@ class BrokerRole:
         handle, intercept = Dispatcher(services).handle, self._environment.intercept
         await self._listeners.bind(layers, handle if intercept is None else intercept(handle, services))
         if self._settings.has_registry:
-            self._registry = SchemaRegistry(self._settings, self.address, new_loop=self._environment.new_loop)
+            self._registry = SchemaRegistry(self._settings, self._store_address(), new_loop=self._environment.new_loop)
             self._registry.bind()
         summary = await self._load_logs()
         replicas = self.replicas
@@ -186,6 +187,10 @@ class BrokerRole:
             self._environment.executor, lambda: self._logs.close(clean=clean, broker_epoch=self.broker_epoch)
         )
 
+    def _store_address(self) -> str:
+        """Return the address at which the schema registry and the checks of schemas reach this broker."""
+        return self._listeners.address_with(store_protocol(self._settings)) or self.address
+
     def _layers(self, image: ClusterImage) -> BrokerLayers:
         return broker_layers(image, self._settings.node_id, self._settings.layers.static)
 
@@ -195,6 +200,7 @@ class BrokerRole:
             return
         layers = self._layers(image)
         self._listeners.configure(layers)
+        self._protection.configure(layers)
         _configure_logs(self._logs, layers)
 
     async def _load_logs(self) -> LoadSummary:
@@ -242,7 +248,7 @@ class BrokerRole:
         )
 
     def _new_lifecycle(self, *, previous_broker_epoch: int) -> BrokerLifecycle:
-        layers, endpoints = self._settings.layers, self._listeners.advertised()
+        layers = self._settings.layers
         directory_ids = self._identity.directory_ids
         return BrokerLifecycle(
             self._connections.heartbeats,
@@ -251,7 +257,7 @@ class BrokerRole:
                 node_id=self._settings.node_id,
                 cluster_id=self._identity.cluster_id,
                 incarnation_id=self._environment.new_uuid(),
-                endpoints=tuple(BrokerEndpoint(item.name, item.host, item.port, _PLAINTEXT) for item in endpoints),
+                endpoints=self._listeners.endpoints(),
                 features=NODE_FEATURES,
                 rack=layers.text("broker.rack"),
                 log_directories=tuple(directory_ids[path] for path in self._settings.log_directories),

@@ -15,6 +15,7 @@ from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.address import Address
 from rookery.net.peers import Peers
 from rookery.node.controller_role import ControllerRole
+from rookery.node.protection import Protection
 from rookery.node.settings import Settings
 from rookery.quorum.driver import QuorumDriver
 
@@ -26,9 +27,16 @@ class Connections:
     """
 
     def __init__(
-        self, settings: Settings, metadata: MetadataPublisher, *, quorum: QuorumDriver, controller: ControllerRole
+        self,
+        settings: Settings,
+        metadata: MetadataPublisher,
+        *,
+        quorum: QuorumDriver,
+        controller: ControllerRole,
+        protection: Protection,
     ) -> None:
         self._settings = settings
+        self._protection = protection
         self._metadata = metadata
         self._quorum = quorum
         self._controller = controller
@@ -42,7 +50,8 @@ class Connections:
 
     def new_broker_peers(self, name: str = "replication") -> Peers:
         """Return connections to the other brokers, for requests of one kind. Their user closes them."""
-        return Peers(self._address_of, client_id=f"broker-{self._settings.node_id}-{name}")
+        client_id = f"broker-{self._settings.node_id}-{name}"
+        return Peers(self._address_of, client_id=client_id, opener=self._protection.peers)
 
     @property
     def make_broker_peers(self) -> Callable[[str], Peers] | None:
@@ -54,7 +63,8 @@ class Connections:
             await peers.close()
 
     def _new_link(self, name: str) -> ActiveControllerLink:
-        peers = Peers(self._quorum.address_of, client_id=f"broker-{self._settings.node_id}-{name}")
+        client_id = f"broker-{self._settings.node_id}-{name}"
+        peers = Peers(self._quorum.address_of, client_id=client_id, opener=self._protection.controllers)
         self._peers.append(peers)
         return ActiveControllerLink(
             node_id=self._settings.node_id,

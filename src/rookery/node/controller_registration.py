@@ -15,7 +15,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.metadata.controller_link import ControllerLink
 from rookery.metadata.features import NODE_FEATURES
-from rookery.node.settings import ListenerAddress
+from rookery.metadata.records import BrokerEndpoint
 from rookery.protocol.api import ApiKey
 from rookery.protocol.messages import (
     ControllerRegistrationRequest,
@@ -25,7 +25,6 @@ from rookery.protocol.messages import (
 
 logger = structlog.get_logger(__name__)
 
-_PLAINTEXT: Final = 0
 _TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 1.0
 
@@ -34,7 +33,7 @@ class ControllerRegistration:
     """The task that registers; it ends when it has succeeded, or with `close`."""
 
     def __init__(
-        self, link: ControllerLink, *, node_id: NodeId, incarnation_id: UUID, listeners: Iterable[ListenerAddress]
+        self, link: ControllerLink, *, node_id: NodeId, incarnation_id: UUID, listeners: Iterable[BrokerEndpoint]
     ) -> None:
         self._link = link
         self._request = ControllerRegistrationRequest(
@@ -43,7 +42,7 @@ class ControllerRegistration:
             zk_migration_ready=False,
             listeners=[
                 ControllerRegistrationRequestListener(
-                    name=each.name, host=each.host, port=each.port, security_protocol=_PLAINTEXT
+                    name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
                 )
                 for each in listeners
             ],

@@ -19,6 +19,7 @@ from rookery.node.format import read_bootstrap
 from rookery.node.identity import Identity
 from rookery.node.listeners import Listeners
 from rookery.node.probe import answers
+from rookery.node.protection import Protection
 from rookery.node.quotas import NodeQuotas
 from rookery.node.settings import Settings
 from rookery.quorum.driver import QuorumDriver
@@ -37,14 +38,19 @@ class ControllerRole:
         metadata: MetadataPublisher,
         slices: Slices,
         quotas: NodeQuotas,
+        protection: Protection,
     ) -> None:
         self._settings = settings
         self._environment = environment
         self._quorum = quorum
         self._metadata = metadata
-        self._peers = Peers(quorum.address_of, client_id=f"controller-{settings.node_id}")
+        self._peers = Peers(
+            quorum.address_of, client_id=f"controller-{settings.node_id}", opener=protection.controllers
+        )
         self._registration: ControllerRegistration | None = None
-        self._listeners = Listeners(settings, settings.controller_listeners, environment, quotas.connection_rates)
+        self._listeners = Listeners(
+            settings, settings.controller_listeners, environment, quotas.connection_rates, protection
+        )
         self.controller = Controller(
             quorum,
             metadata,
@@ -91,7 +97,7 @@ class ControllerRole:
                 link,
                 node_id=settings.node_id,
                 incarnation_id=self._environment.new_uuid(),
-                listeners=self._listeners.advertised(),
+                listeners=self._listeners.endpoints(),
             )
 
     def lead(self, epoch: LeaderEpoch) -> None:

@@ -3,11 +3,14 @@
 import socket
 from collections.abc import Sequence
 
+from rookery.base.codes import SecurityProtocol
 from rookery.base.config import BrokerLayers
 from rookery.base.config_broker import parse_connection_limits
+from rookery.metadata.records import BrokerEndpoint
 from rookery.net.connection import Handler
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.node.environment import Environment
+from rookery.node.protection import Protection
 from rookery.node.settings import ListenerAddress, Settings
 from rookery.quotas.connections import UNLIMITED_RATE, ConnectionRates
 
@@ -55,9 +58,11 @@ class Listeners:
         addresses: Sequence[ListenerAddress],
         environment: Environment,
         rates: ConnectionRates,
+        protection: Protection,
     ) -> None:
         self._settings = settings
         self._rates = rates
+        self._protection = protection
         self._addresses = addresses
         self._environment = environment
         self._bound: list[tuple[ListenerAddress, Listener]] = []
@@ -74,6 +79,7 @@ class Listeners:
                 settings=limits,
                 network=self._environment.network,
                 rates=self._rates,
+                guard=self._protection.guard(address.name),
             )
             self._bound.append((address, listener))
             await listener.bind()
@@ -100,7 +106,16 @@ class Listeners:
     @property
     def address(self) -> str:
         """The advertised address of the first listener."""
-        advertised = self.advertised()[0]
+        return self._text(self.advertised()[0])
+
+    def address_with(self, protocol: SecurityProtocol) -> str | None:
+        """Return the advertised address of the first listener with a security protocol; None if there is none."""
+        security = self._settings.security
+        fitting = (each for each in self.advertised() if security[each.name].protocol is protocol)
+        return next(map(self._text, fitting), None)
+
+    @staticmethod
+    def _text(advertised: ListenerAddress) -> str:
         host = f"[{advertised.host}]" if ":" in advertised.host else advertised.host
         return f"{host}:{advertised.port}"
 
@@ -111,6 +126,13 @@ class Listeners:
         interfaces.
         """
         return [self._advertised(*pair) for pair in self._bound]
+
+    def endpoints(self) -> tuple[BrokerEndpoint, ...]:
+        """Return the advertised addresses with their security protocols, for the registration."""
+        return tuple(
+            BrokerEndpoint(each.name, each.host, each.port, self._settings.security[each.name].protocol)
+            for each in self.advertised()
+        )
 
     def _advertised(self, address: ListenerAddress, listener: Listener) -> ListenerAddress:
         advertised = self._settings.advertised.get(address.name)

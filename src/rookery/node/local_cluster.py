@@ -65,11 +65,11 @@ def voters_among(members: Sequence[Member]) -> Sequence[Member]:
     return members[: 1 if len(members) < 3 else 3 if len(members) < 5 else 5]
 
 
-def member_settings(member: Member, members: Sequence[Member]) -> dict[str, str]:
-    """Return the settings of a member, as in server.properties."""
+def member_settings(member: Member, members: Sequence[Member], *, protocol: str = "PLAINTEXT") -> dict[str, str]:
+    """Return the settings of a member, as in server.properties. The brokers' listener has the name of its protocol."""
     voters = voters_among(members)
     is_voter = member in voters
-    listeners = [f"PLAINTEXT://{_bracketed(member.host)}:{member.port}"]
+    listeners = [f"{protocol}://{_bracketed(member.host)}:{member.port}"]
     if is_voter:
         listeners.append(f"{CONTROLLER}://{_bracketed(member.controller_host)}:{member.controller_port}")
     replicas = min(len(members), _REPLICAS_MAX)

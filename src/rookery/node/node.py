@@ -33,6 +33,7 @@ from rookery.node.environment import Environment, Interceptor
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.lost_metadata import check_metadata_exists, metadata_damage_error
 from rookery.node.metadata_snapshots import MetadataSnapshots, metadata_log_config
+from rookery.node.protection import Protection
 from rookery.node.quotas import NodeQuotas
 from rookery.node.schema_registry import check_registry
 from rookery.node.settings import Settings
@@ -140,6 +141,8 @@ class Node:
     async def _start(self) -> None:
         settings, environment = self._settings, self._environment
         check_registry(settings)
+        protection = Protection(settings, environment, image=lambda: self._metadata.image)
+        await protection.open()
         directories = list(dict.fromkeys([*settings.log_directories, settings.metadata_directory]))
         self._locks = lock_directories(environment.files, directories)
         identity = establish_identity(
@@ -164,15 +167,9 @@ class Node:
         for directory in logs.directories:
             directory.is_cordoned = directory.path in settings.cordoned_directories
         metadata_directory = _find_directory(logs, settings.metadata_directory)
-        failures = DirectoryFailures(
-            logs.directories,
-            metadata_directory,
-            ids=identity.directory_ids,
-            timeout_s=settings.layers.integer("log.dir.failure.timeout.ms") / 1000,
-            end=self._fail,
-        )
-        quorum = self._quorum = self._open_quorum(metadata_directory, identity)
         quotas = NodeQuotas(settings, self._metadata, environment.clock)
+        failures = self._watch_directories(logs, metadata_directory, identity)
+        quorum = self._quorum = self._open_quorum(metadata_directory, identity, protection)
         controller = self._controller = ControllerRole(
             settings,
             identity,
@@ -181,11 +178,12 @@ class Node:
             metadata=self._metadata,
             slices=self._slices,
             quotas=quotas,
+            protection=protection,
         )
         await controller.serve()
         await self._start_quorum(quorum, controller)
         controller.register()
-        self._background.start(self._metadata_snapshots(quorum, logs).job())
+        self._background.start(self._metadata_snapshots(quorum, logs).job(), *protection.jobs())
         if settings.is_broker:
             self._broker = BrokerRole(
                 settings,
@@ -198,10 +196,24 @@ class Node:
                 slices=self._slices,
                 quotas=quotas,
                 failures=failures,
+                protection=protection,
             )
             await self._broker.start()
 
-    def _open_quorum(self, metadata_directory: LogDirectory, identity: Identity) -> QuorumDriver:
+    def _watch_directories(
+        self, logs: LogManager, metadata_directory: LogDirectory, identity: Identity
+    ) -> DirectoryFailures:
+        return DirectoryFailures(
+            logs.directories,
+            metadata_directory,
+            ids=identity.directory_ids,
+            timeout_s=self._settings.layers.integer("log.dir.failure.timeout.ms") / 1000,
+            end=self._fail,
+        )
+
+    def _open_quorum(
+        self, metadata_directory: LogDirectory, identity: Identity, protection: Protection
+    ) -> QuorumDriver:
         settings, environment = self._settings, self._environment
         return QuorumDriver.open(
             environment.files,
@@ -220,6 +232,7 @@ class Node:
             joins=settings.layers.boolean("controller.quorum.auto.join.enable"),
             executor=environment.executor,
             config=metadata_log_config(settings.layers),
+            opener=protection.controllers,
             on_failure=lambda error: self._fail(f"it has left the quorum: {error}. Remove the cause, and start it"),
         )
 

@@ -9,16 +9,21 @@ No module of the registry is imported unless it is enabled: it needs libraries t
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from rookery.base.config_registry import LISTENERS
+from rookery.base.codes import SecurityProtocol
+from rookery.base.config_registry import CLIENT_PREFIX, LISTENERS, REGISTRY_PREFIX
 from rookery.base.distribution import install_hint
-from rookery.base.errors import StartupError
+from rookery.base.errors import ConfigError, StartupError
 from rookery.base.loop_thread import LoopThread
 from rookery.node.settings import Settings
 
 if TYPE_CHECKING:
     from rookery.registry.node import RegistryNode
+
+CLIENT_KEYS: Final = REGISTRY_PREFIX + CLIENT_PREFIX
+BOOTSTRAP: Final = f"{CLIENT_KEYS}bootstrap.servers"
+PROTOCOL: Final = f"{CLIENT_KEYS}security.protocol"
 
 # The broker's address is not known before the listeners are bound; to check the other keys, any address will do.
 _ANY_BROKER = "127.0.0.1:9092"
@@ -31,6 +36,23 @@ def check_registry(settings: Settings) -> None:
     """
     if settings.has_registry:
         _create(settings, _ANY_BROKER)
+        if BOOTSTRAP not in settings.layers.static and not has_listener(settings):
+            raise ConfigError(
+                f"{LISTENERS} is set, but no listener of this broker uses {store_protocol(settings).name}, with which "
+                f"the registry connects to it. Set {PROTOCOL} to the protocol of one of listeners, with the keys "
+                f"{CLIENT_KEYS}sasl.* and {CLIENT_KEYS}ssl.* of a client, or set {BOOTSTRAP}."
+            )
+
+
+def store_protocol(settings: Settings) -> SecurityProtocol:
+    """Return the security protocol with which the registry, and checks of schemas, connect to this broker."""
+    text = settings.layers.static.get(PROTOCOL, "PLAINTEXT").strip().upper()
+    return SecurityProtocol[text] if text in SecurityProtocol.__members__ else SecurityProtocol.PLAINTEXT
+
+
+def has_listener(settings: Settings) -> bool:
+    protocol = store_protocol(settings)
+    return any(settings.security[each.name].protocol is protocol for each in settings.listeners)
 
 
 class SchemaRegistry:

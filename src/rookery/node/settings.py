@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rookery.base.codes import SecurityProtocol
 from rookery.base.config import BrokerLayers, ineffective, load_static
 from rookery.base.config_registry import LISTENERS as REGISTRY_LISTENERS
 from rookery.base.config_registry import REGISTRY_PREFIX
@@ -31,8 +32,11 @@ from rookery.node.quorum_config import (
     quorum_settings,
     sole_voter,
 )
+from rookery.node.security_config import read_node_security
 from rookery.quorum.transitions import QuorumSettings
 from rookery.quorum.voters import ReplicaKey, VoterSet
+from rookery.security.listener_security import ListenerSecurity
+from rookery.security.settings import SecuritySettings
 
 CONTROLLER_LISTENERS: Final = "controller.listener.names"
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
@@ -69,6 +73,9 @@ class Settings:
     of both that are configured. `controller_listener_name` is the listener at which this node finds the controllers;
     None on a node that is alone and has no such listener.
 
+    `security` has the protection of each listener by its name; `peer_security` and `controller_security` are how this
+    node connects to other brokers and to controllers.
+
     `voters` are those of the configuration, for a sole voter itself; None if only the metadata log has them. If it has
     some, they count. `is_sole_voter`: a broker and controller that is the only voter of the configuration, so that it
     can format itself. `is_alone`: and no other node can connect to it as a broker of its cluster.
@@ -85,6 +92,9 @@ class Settings:
     advertised: dict[str, ListenerAddress]
     controller_listener_name: str | None
     inter_broker_listener: str | None
+    security: dict[str, ListenerSecurity]
+    peer_security: SecuritySettings
+    controller_security: SecuritySettings
     voters: VoterSet | None
     bootstrap_controllers: tuple[Address, ...]
     is_sole_voter: bool
@@ -128,9 +138,21 @@ class Settings:
         metadata_directory = layers.text("metadata.log.dir")
         node_id, roles = _node_id(layers), _roles(layers)
         controller_names = _controller_names(layers)
-        clients, controllers = _listeners(layers, roles, controller_names)
+        protocols = _security_protocols(layers, controller_names)
+        clients, controllers = _listeners(layers, roles, controller_names, protocols)
         advertised = _advertised(layers, [*clients, *controllers])
         membership = _membership(layers, node_id, roles, controller_names, controllers, advertised)
+        inter_broker = _inter_broker_listener(
+            layers, clients, controller_names, protocols, is_optional=membership.is_sole_voter
+        )
+        is_alone = membership.is_sole_voter and not controllers
+        security = read_node_security(
+            layers,
+            {listener.name: protocols[listener.name.upper()] for listener in (*clients, *controllers)},
+            inter_broker=None if is_alone else inter_broker,
+            controller=None if is_alone else next(iter(controller_names), None),
+            controller_protocol=protocols.get(next(iter(controller_names), "").upper()),
+        )
         return cls(
             node_id=node_id,
             roles=roles,
@@ -142,9 +164,10 @@ class Settings:
             controller_listeners=controllers,
             advertised=_with_own_voter(advertised, membership.voters, node_id, controllers),
             controller_listener_name=controller_names[0] if controller_names else None,
-            inter_broker_listener=_inter_broker_listener(
-                layers, clients, controller_names, is_optional=membership.is_sole_voter
-            ),
+            inter_broker_listener=inter_broker,
+            security=security.listeners,
+            peer_security=security.peers,
+            controller_security=security.controllers,
             voters=membership.voters,
             bootstrap_controllers=membership.bootstrap_controllers,
             is_sole_voter=membership.is_sole_voter,
@@ -286,11 +309,13 @@ def _controller_names(layers: BrokerLayers) -> tuple[str, ...]:
 
 
 def _listeners(
-    layers: BrokerLayers, roles: frozenset[Role], controller_names: Sequence[str]
+    layers: BrokerLayers,
+    roles: frozenset[Role],
+    controller_names: Sequence[str],
+    protocols: dict[str, SecurityProtocol],
 ) -> tuple[tuple[ListenerAddress, ...], tuple[ListenerAddress, ...]]:
     """Return the listeners for clients and those for controllers, each fit for the roles of this node."""
     everything = _parse_listeners("listeners", layers.items("listeners") or ())
-    protocols = _security_protocols(layers, controller_names)
     for name in {listener.name: None for listener in everything} | dict.fromkeys(controller_names):
         _check_protocol(name, protocols)
     clients = tuple(listener for listener in everything if listener.name not in controller_names)
@@ -317,19 +342,21 @@ def _listeners(
     return clients, controllers
 
 
-def _check_protocol(name: str, protocols: dict[str, str]) -> None:
-    protocol = protocols.get(name.upper())
-    if protocol is None:
+def _check_protocol(name: str, protocols: dict[str, SecurityProtocol]) -> None:
+    if name.upper() not in protocols:
         raise ConfigError(
             f"listeners: {name} has no security protocol in {PROTOCOL_MAP}. "
             f"Add {name}:PLAINTEXT to it, or name it in {CONTROLLER_LISTENERS} if it is for controllers."
         )
-    if protocol != "PLAINTEXT":
-        raise ConfigError(f"listeners: {name} uses {protocol}, but only PLAINTEXT is supported")
 
 
 def _inter_broker_listener(
-    layers: BrokerLayers, clients: Sequence[ListenerAddress], controller_names: Sequence[str], *, is_optional: bool
+    layers: BrokerLayers,
+    clients: Sequence[ListenerAddress],
+    controller_names: Sequence[str],
+    protocols: dict[str, SecurityProtocol],
+    *,
+    is_optional: bool,
 ) -> str | None:
     """Return the name of the listener that brokers connect to; None without the broker role.
 
@@ -344,6 +371,11 @@ def _inter_broker_listener(
     chosen = layers.text(key) or layers.text(protocol_key) or ""
     if chosen in names:
         return chosen
+    if layers.text(key) is None:
+        # As in Kafka: the only listener with that protocol.
+        fitting = [name for name in names if protocols[name.upper()].name == chosen]
+        if len(fitting) == 1:
+            return fitting[0]
     if chosen in controller_names:
         raise ConfigError(f"{key}={chosen}, which is a listener for controllers. Set it to one of: {', '.join(names)}.")
     if layers.text(key) is None and (is_optional or len(names) == 1):
@@ -367,13 +399,19 @@ def parse_listener(key: str, text: str) -> ListenerAddress:
     return ListenerAddress(match["name"], match["bracketed"] or match["host"] or "", int(match["port"]))
 
 
-def _security_protocols(layers: BrokerLayers, controller_names: Sequence[str]) -> dict[str, str]:
+def _security_protocols(layers: BrokerLayers, controller_names: Sequence[str]) -> dict[str, SecurityProtocol]:
+    """Return the protocol by the name of the listener, in upper case."""
     text = layers.text(PROTOCOL_MAP) or ""
-    pairs = [item.strip().partition(":") for item in text.split(",") if item.strip()]
-    protocols = {name.upper(): protocol for name, _, protocol in pairs}
+    protocols: dict[str, SecurityProtocol] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, _, protocol = item.partition(":")
+        if protocol.strip().upper() not in SecurityProtocol.__members__:
+            names = ", ".join(SecurityProtocol.__members__)
+            raise ConfigError(f"{PROTOCOL_MAP}: {item!r} is not NAME:PROTOCOL with one of {names} as protocol")
+        protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
     if PROTOCOL_MAP not in layers.static:
         # As in Kafka: with the default map, listeners for controllers need no entry.
-        protocols = {name.upper(): "PLAINTEXT" for name in controller_names} | protocols
+        protocols = {name.upper(): SecurityProtocol.PLAINTEXT for name in controller_names} | protocols
     return protocols
 
 

@@ -50,6 +50,8 @@ class EmbeddedCluster(Managed, Shortcuts):
     The nodes have the ids 1 to `brokers`. `settings` are those of every broker. `mode` "thread" runs the nodes in this
     process, which allows cuts of the network and faults; "process" runs each as another process. The data is stored in
     `data_dir`, or in a temporary directory that is deleted with the cluster. New topics have up to three replicas.
+    `security_protocol` is the name of the brokers' listener, with its keys in `settings`; `client_settings` are for the
+    clients of the shortcuts.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class EmbeddedCluster(Managed, Shortcuts):
         mode: Mode = "thread",
         data_dir: Path | str | None = None,
         schema_registry: bool = False,
+        security_protocol: str = "PLAINTEXT",
+        client_settings: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
@@ -75,6 +79,8 @@ class EmbeddedCluster(Managed, Shortcuts):
         self._settings = {**DEFAULTS, **defaults, **(settings or {})}
         self._count = brokers
         self._mode = mode
+        self._security_protocol = security_protocol
+        self._client_settings = {"security.protocol": security_protocol, **(client_settings or {})}
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._has_registry = schema_registry
         self._registry_port: int | None = None
@@ -293,7 +299,7 @@ class EmbeddedCluster(Managed, Shortcuts):
         return port
 
     def _settings_of(self, member: Member) -> dict[str, str]:
-        settings = member_settings(member, self._members) | self._settings
+        settings = member_settings(member, self._members, protocol=self._security_protocol) | self._settings
         if self._has_registry and member.node_id == 1:
             settings["schema.registry.listeners"] = self.schema_registry_url
         return settings

@@ -42,7 +42,8 @@ class EmbeddedBroker(Managed, Shortcuts):
     `settings` are a broker's settings, as in server.properties. `mode` "thread" runs the broker in this process, which
     allows faults and advancing its time; "process" runs `rookery start` as another process. The data is stored in
     `data_dir`, or in a temporary directory that is deleted with the broker. `schema_registry` also starts a schema
-    registry.
+    registry. `security_protocol` is the name of the listener, with its keys in `settings`; `client_settings` are for
+    the clients of the shortcuts.
     """
 
     def __init__(
@@ -52,10 +53,14 @@ class EmbeddedBroker(Managed, Shortcuts):
         mode: Mode = "thread",
         data_dir: Path | str | None = None,
         schema_registry: bool = False,
+        security_protocol: str = "PLAINTEXT",
+        client_settings: Mapping[str, str] | None = None,
     ) -> None:
         check_options(settings or {}, mode)
         self._settings = {**DEFAULTS, **(settings or {})}
         self._mode = mode
+        self._security_protocol = security_protocol
+        self._client_settings = {"security.protocol": security_protocol, **(client_settings or {})}
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._shift = TimeShift()
         self._faults = Faults()
@@ -118,7 +123,7 @@ class EmbeddedBroker(Managed, Shortcuts):
             raise
 
     def _start_runner(self) -> None:
-        own = {"log.dirs": str(self.data_dir), "listeners": f"PLAINTEXT://{self.bootstrap_servers}"}
+        own = {"log.dirs": str(self.data_dir), "listeners": f"{self._security_protocol}://{self.bootstrap_servers}"}
         if self._has_registry:
             own["schema.registry.listeners"] = self.schema_registry_url
         assignments = [f"{key}={value}" for key, value in (self._settings | own).items()]

@@ -43,6 +43,9 @@ _LAG_PAUSE_S: Final = 0.05
 class Shortcuts(ABC):
     """The shortcuts of a broker; see docs/testing.md."""
 
+    # More settings of the clients, such as those of a login.
+    _client_settings: Mapping[str, str]
+
     @property
     @abstractmethod
     def bootstrap_servers(self) -> str:
@@ -226,7 +229,8 @@ class Shortcuts(ABC):
             return registry.register(subject, Schema(text, schema_type or "AVRO", tuple(references)))
 
     def _config(self) -> dict[str, object]:
-        return {"bootstrap.servers": self.bootstrap_servers, "client.id": "rookery-testing"}
+        common = {"bootstrap.servers": self.bootstrap_servers, "client.id": "rookery-testing"}
+        return {**common, **self._client_settings}
 
     def _admin(self) -> Admin:
         return Admin(self._config())
