@@ -26,6 +26,7 @@ from rookery.metadata.image import BrokerImage, PartitionImage
 from rookery.protocol.fetch import FetchedPartition
 from rookery.protocol.fetch_session import SessionRow
 from rookery.protocol.message import Message
+from rookery.quotas.replication import ReplicationThrottle
 from rookery.records.batch import iterate_headers
 from rookery.replication.fetcher import FetcherSettings, Follower, ReplicaFetcher
 from rookery.replication.following import Following
@@ -52,7 +53,9 @@ class ModelFetcher(ReplicaFetcher):
 
     def __init__(self, model: "Model", process: "Process") -> None:
         self._source = -1
-        self._follower = Follower(process.node_id, lambda: process.broker_epoch, lambda _: process.replica)
+        self._follower = Follower(
+            process.node_id, lambda: process.broker_epoch, lambda _: process.replica, ReplicationThrottle()
+        )
         self._peers = _Offsets(model)
         self._settings = FetcherSettings(backoff_s=0.0)
         self._slices = Slices()

@@ -68,14 +68,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         "Let an empty follower start at the last tiered offset.",
         update=_CLUSTER_WIDE,
     ),
-    _row(
-        "follower.replication.throttled.rate",
-        _LONG,
-        LONG_MAX,
-        "Bytes per second for throttled follower traffic.",
-        minimum=0,
-        update=_CLUSTER_WIDE,
-    ),
     _row("initial.broker.registration.timeout.ms", _INT, 60_000, "How long a starting broker tries to register."),
     _row(
         "internal.metadata.delete.delay.millis",
@@ -100,14 +92,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     ),
     _row("kafka.metrics.polling.interval.secs", _INT, 10, "How often metrics reporters poll.", minimum=1),
     _row("kafka.metrics.reporters", _LIST, (), "Java classes that report metrics."),
-    _row(
-        "leader.replication.throttled.rate",
-        _LONG,
-        LONG_MAX,
-        "Bytes per second for throttled leader traffic.",
-        minimum=0,
-        update=_CLUSTER_WIDE,
-    ),
     _row("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "Fill of the cleaner's offset map.", update=_CLUSTER_WIDE),
     _row(
         "log.cleaner.io.buffer.size",
@@ -328,8 +312,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("replica.socket.receive.buffer.bytes", _INT, 65_536, "Receive buffer of followers' sockets."),
-    _row("replication.quota.window.num", _INT, 11, "Samples kept for replication quotas.", minimum=1),
-    _row("replication.quota.window.size.seconds", _INT, 1, "Length of one such sample.", minimum=1),
     _row(
         "server.max.startup.time.ms", _LONG, LONG_MAX, "Longest time that the start may take.", minimum=0, internal=True
     ),

@@ -74,7 +74,6 @@ def _throttled(name: str, role: str) -> ConfigKey:
         default=(),
         doc=f"Replicas whose {role} traffic is throttled: * or partition:broker pairs.",
         check=throttled_replicas_problem,
-        effective=False,
     )
 
 

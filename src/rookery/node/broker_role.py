@@ -96,6 +96,7 @@ class BrokerRole:
             executor=environment.executor,
             slices=slices,
             directory_ids=identity.directory_ids,
+            throttles=quotas.replication,
         )
         self._coordinators = build_coordinators(
             settings.layers,

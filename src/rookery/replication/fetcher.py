@@ -36,6 +36,7 @@ from rookery.protocol.fetch import (
 from rookery.protocol.fetch_session import CLOSING_EPOCH, NO_SESSION, SESSION_ERRORS, FetchSession, SessionRow
 from rookery.protocol.message import Request, ResponseT
 from rookery.protocol.messages import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from rookery.quotas.replication import ReplicationThrottle
 from rookery.replication import follower_log
 from rookery.replication.following import Following, Position, Reaction, backoff_s, place_after_out_of_range, react
 from rookery.replication.offset_search import EARLIEST_LOCAL, LATEST
@@ -88,11 +89,12 @@ class FetcherSettings(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """This node as its leaders see it, and its replicas."""
+    """This node as its leaders see it, its replicas, and how fast it may copy them."""
 
     node_id: NodeId
     broker_epoch: Callable[[], int]
     find: Callable[[TopicPartition], Replica | ErrorCode]
+    throttle: ReplicationThrottle
 
 
 class ReplicaFetcher:
@@ -119,6 +121,8 @@ class ReplicaFetcher:
         self._following = Following(backoff_s=settings.backoff_s)
         self._wake = asyncio.Event()
         self._failures = 0
+        # Whether the throttle has left partitions out of the last rows.
+        self._is_held_back = False
         # Whether a fetch is in flight whose wait can be ended, and the tasks that do so.
         self._is_polling = False
         self._interrupts: set[asyncio.Task[None]] = set()
@@ -168,6 +172,8 @@ class ReplicaFetcher:
         async for some in self._slices.of(self._following.unsettled, ITEMS_PER_SLICE):
             self._following.settle(some, self._loop.time(), self._settings.partition_max_bytes, self._position)
         rows = self._following.rows()
+        if self._follower.throttle.is_active or self._is_held_back:
+            rows = self._without_throttled(rows)
         if not rows:
             await self._wait_for_work()
             return
@@ -185,6 +191,20 @@ class ReplicaFetcher:
             return
         self._failures = 0
         await self._process(rows, response)
+
+    def _without_throttled(self, rows: dict[TopicPartition, SessionRow]) -> dict[TopicPartition, SessionRow]:
+        """Return the rows that may be fetched now: if the throttle's rate is exceeded, only those of other replicas."""
+        kept = rows
+        if self._follower.throttle.is_exceeded(self._loop.time()):
+            kept = {partition: row for partition, row in rows.items() if not self._is_throttled(partition)}
+        self._is_held_back = len(kept) < len(rows)
+        return kept
+
+    def _is_throttled(self, partition: TopicPartition) -> bool:
+        replica = self._find(partition)
+        # A replica in the ISR that copied more slowly would leave it, and acknowledgements would wait until then.
+        is_in_sync = replica is not None and self._follower.node_id in replica.state.isr
+        return not is_in_sync and self._follower.throttle.applies_to(partition)
 
     def _position(self, partition: TopicPartition) -> Position | None:
         replica = self._find(partition)
@@ -208,8 +228,10 @@ class ReplicaFetcher:
         return replica
 
     async def _wait_for_work(self) -> None:
-        """Wait for a new partition, the end of an fsync, or the end of a back-off."""
+        """Wait for a new partition, the end of an fsync, or the end of a back-off or throttle."""
         wait_s = self._following.wait_s(self._loop.time())
+        if self._is_held_back:
+            wait_s = min(wait_s, self._settings.backoff_s)
         try:
             async with asyncio.timeout(wait_s if wait_s < inf else None):
                 await self._wake.wait()
@@ -324,6 +346,9 @@ class ReplicaFetcher:
         self, partition: TopicPartition, replica: Replica, leader_epoch: LeaderEpoch, result: FetchedPartition
     ) -> None:
         records = result.records if result.records is not None else memoryview(b"")
+        throttle = self._follower.throttle
+        if throttle.is_active and throttle.applies_to(partition):
+            throttle.record(len(records), self._loop.time())
         position = follower_log.append_some(replica, records, 0)
         while position is not None:
             await self._slices.pause()

@@ -39,6 +39,7 @@ from rookery.base.types import (
 from rookery.metadata.controller_link import ControllerLink
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage, TopicImage
 from rookery.metadata.log_config import LogConfigs, broker_layers
+from rookery.quotas.replication import ReplicationThrottle, ReplicationThrottles
 from rookery.replication.directory_reports import ReportedReplica
 from rookery.replication.fetcher import BrokerPeers, Follower
 from rookery.replication.flusher import Flusher
@@ -70,8 +71,10 @@ class ReplicaManager:
         executor: Executor | None = None,
         slices: Slices | None = None,
         directory_ids: Mapping[Path, UUID] | None = None,
+        throttles: ReplicationThrottles | None = None,
     ) -> None:
         """`directory_ids` are the ids of the log directories, as they are registered with the controller."""
+        self.throttles = throttles or ReplicationThrottles(ReplicationThrottle(), ReplicationThrottle())
         self._logs = logs
         self._directory_ids = directory_ids or {}
         self._slices = slices or Slices()
@@ -143,7 +146,7 @@ class ReplicaManager:
         connections to the brokers' listeners for requests between brokers.
         """
         self._replicator = Replicator(
-            Follower(self._node_id, broker_epoch, self.find),
+            Follower(self._node_id, broker_epoch, self.find, self.throttles.follower),
             new_peers=new_peers,
             controller=controller,
             replicas=lambda: self,

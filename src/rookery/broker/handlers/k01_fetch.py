@@ -14,7 +14,8 @@ watermark that these know; the leader refers a consumer to one in its rack if `r
 (KIP-392). A follower that has a new partition to copy while its fetch waits sends an empty one, over another
 connection, which ends the wait.
 
-Quotas: a consumer that has exceeded its quota gets an empty response with the throttle time, and keeps its session.
+Quotas: a consumer that has exceeded its quota gets an empty response with the throttle time, and keeps its session. A
+follower that is not in sync gets no records of a throttled replica while the rate of the leader's throttle is exceeded.
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (the session's topic was
 deleted and created again), OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
@@ -35,7 +36,8 @@ from uuid import UUID
 
 from rookery.base.bounds import FETCH_PARTITIONS_PER_SLICE, REQUEST_BYTES_ON_LOOP
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NodeId, TopicPartition
+from rookery.base.files import FileSlice
+from rookery.base.types import Buffer, NodeId, TopicPartition
 from rookery.broker.context import ClusterContext, RequestContext
 from rookery.broker.delayed_response import delay_response
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
@@ -54,6 +56,7 @@ from rookery.protocol.fetch import (
 from rookery.protocol.framing import parts_size
 from rookery.protocol.messages import FetchRequest as QuorumFetchRequest
 from rookery.protocol.messages import FetchResponse
+from rookery.quotas.replication import ReplicationThrottle
 from rookery.replication.replica import Fetched, Replica
 
 _STORAGE_ERROR_SINCE = 6
@@ -169,6 +172,7 @@ class _Fetch:
         "_request",
         "_results",
         "_session",
+        "_throttle",
         "_usage",
         "_wanted",
         "sizes",
@@ -182,6 +186,9 @@ class _Fetch:
         self._max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
         # None also for a follower: if clients' quotas delayed it, producers would wait for it.
         self._usage = context.usage if request.replica_id < 0 else None
+        # That of replication, None for a consumer.
+        throttle = context.services.replicas.throttles.leader
+        self._throttle = throttle if throttle.is_active and request.replica_id >= 0 else None
         # The bytes of the response that were charged before it is encoded; None if it is empty.
         self._charged: int | None = None
         if self._usage is not None:
@@ -341,6 +348,9 @@ class _Fetch:
         return self._read_replica(replica, partition.wanted, max_bytes, at_least_one)
 
     def _read_replica(self, replica: Replica, wanted: Wanted, max_bytes: int, at_least_one: bool) -> Fetched:
+        if self._throttle is not None and self._is_throttled(replica):
+            # The read still notes the follower's position, and returns the high watermark.
+            max_bytes, at_least_one = 0, False
         return replica.read(
             wanted.fetch_offset,
             max_bytes,
@@ -354,6 +364,23 @@ class _Fetch:
             needs_leader=self._needs_leader,
             is_repeated=self._is_repeated,
         )
+
+    def _is_throttled(self, replica: Replica) -> bool:
+        """Return whether a follower has to wait for records; never one that is in sync, which would leave the ISR."""
+        assert self._throttle is not None
+        state = replica.state
+        if self._request.replica_id in state.isr or not self._throttle.applies_to(state.topic_partition):
+            return False
+        return self._throttle.is_exceeded(self._context.services.clock.monotonic())
+
+    def _record_throttled(self, throttle: ReplicationThrottle) -> None:
+        """Count the bytes of throttled replicas, in sync or not, that a follower gets."""
+        sizes = (
+            fetched.size_bytes
+            for partition, fetched in self._results
+            if partition.topic is not None and throttle.applies_to(TopicPartition(partition.topic, partition.key[1]))
+        )
+        throttle.record(sum(sizes), self._context.services.clock.monotonic())
 
     def _update_size(self, partition: TopicPartition, wanted: Wanted, fetched: Fetched) -> None:
         self._wanted[partition] = wanted
@@ -397,11 +424,10 @@ class _Fetch:
     def _answer_empty(self, throttle_ms: int) -> Reply:
         """Respond without partitions. The session's next response has them."""
         error_code, session_id = self._context.services.fetch_sessions.skip(self._session)
-        return self._reply(
-            encode_fetch_response(
-                self._context.api_version, (), throttle_time_ms=throttle_ms, error_code=error_code, session_id=session_id
-            )
+        body = encode_fetch_response(
+            self._context.api_version, (), throttle_time_ms=throttle_ms, error_code=error_code, session_id=session_id
         )
+        return self._reply(body)
 
     def _reply(self, body: list[Buffer | FileSlice]) -> Reply:
         if self._usage is not None and self._charged is not None:
@@ -410,6 +436,8 @@ class _Fetch:
 
     def _close(self) -> tuple[ErrorCode, int, Sequence[tuple[SessionPartition, Fetched]]]:
         """Close the request in its session; returns its error, the session, and the results of the response."""
+        if self._throttle is not None:
+            self._record_throttled(self._throttle)
         services = self._context.services
         return services.fetch_sessions.close(self._session, self._results, now_ms=services.clock.now_ms())
 
