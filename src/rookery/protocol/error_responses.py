@@ -47,6 +47,8 @@ IDENTIFYING: Final = {
         "transactional_id",
     )
 }
+# The one API whose results are for two arrays of the request, so that `find_items` cannot find them.
+RESULTS_BY_USER: Final = {ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
 _ERRORS: Final = {"error_code", "partition_error_code"}
 _ERROR_FIELDS: Final = {*_ERRORS, "error_message"}
 
@@ -67,7 +69,7 @@ def error_response(
     in_request, in_response = request_shape(api_key, version), response_shape(api_key, version)
     if has_error(in_response):
         return build(in_response, request.__dict__, code, message)
-    if api_key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+    if api_key in RESULTS_BY_USER:
         return _users_response(in_response, request, code, message)
     items = find_items(in_request, in_response)
     if items is None:
@@ -79,7 +81,7 @@ def error_response(
 
 
 def _users_response(shape: Shape, request: Message, code: ErrorCode, message: str | None) -> Struct:
-    """Return the response of the one API whose results are for two arrays of the request: one per user."""
+    """Return a response with one result per user, whichever array of the request names it."""
     (results,) = (field for field in shape if field.is_array)
     users = dict.fromkeys(change.name for change in (*request.deletions, *request.upsertions))
     response = build(shape, {}, ErrorCode.NONE)

@@ -21,7 +21,16 @@ from rookery.base.types import NO_TOPIC_ID
 from rookery.base.values import value_class
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.codec import request_shape, response_shape
-from rookery.protocol.error_responses import IDENTIFYING, Items, build, build_item, find_items, has_error
+from rookery.protocol.error_responses import (
+    IDENTIFYING,
+    RESULTS_BY_USER,
+    Items,
+    build,
+    build_item,
+    error_response,
+    find_items,
+    has_error,
+)
 from rookery.protocol.message import Message
 
 ERROR_MESSAGE: Final = "injected by the test"
@@ -60,7 +69,7 @@ def check_target(api_key: ApiKey, target: Target) -> str | None:
     """Return why no request of this API can fail in this way; None if some can."""
     version = DEFINED[api_key].maximum
     items = find_items(request_shape(api_key, version), response_shape(api_key, version))
-    if items is None and not has_error(response_shape(api_key, version)):
+    if items is None and not has_error(response_shape(api_key, version)) and api_key not in RESULTS_BY_USER:
         return "its responses have no field for an error: drop the connection instead"
     if target.is_everything:
         return None
@@ -89,6 +98,10 @@ def inject_error(
     if target.is_everything and api_key not in _ITEMS_FIRST and has_error(in_response):
         response = build(in_response, request.__dict__, code, ERROR_MESSAGE)
         return InjectedError(None, lambda _: response)
+    if target.is_everything and api_key in RESULTS_BY_USER:
+        by_user = error_response(api_key, version, request, code, ERROR_MESSAGE)
+        assert isinstance(by_user, Message)
+        return InjectedError(None, lambda _: by_user)
     items = find_items(in_request, in_response)
     if items is None:
         return None
