@@ -9,6 +9,7 @@ from rookery.base.types import NodeId
 from rookery.broker.api_table import ListenerType
 from rookery.broker.context import ClusterServices
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.permissions import Access
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.metadata.requests import ControllerRequests
 from rookery.net.address import Address
@@ -68,7 +69,7 @@ class FakeQuorum:
 class ControllerNode:
     """A node that is only a controller, and a client's view of its listener."""
 
-    def __init__(self, node_id: NodeId = 1, *voters: NodeId) -> None:
+    def __init__(self, node_id: NodeId = 1, *voters: NodeId, access: Access | None = None) -> None:
         self.controller = FakeController()
         self.quorum = FakeQuorum(node_id, *(voters or (node_id,)))
         self.services = ClusterServices(
@@ -79,6 +80,7 @@ class ControllerNode:
             controller=self.controller.requests(),
             quorum=self.quorum,
             static_config={},
+            access=access,
         )
         self.dispatcher = Dispatcher(self.services, ListenerType.CONTROLLER)
         self.connection = ConnectionInfo("127.0.0.1", 50_000, "CONTROLLER")

@@ -23,6 +23,7 @@ from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import BrokerHeartbeat, Registration
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
+from rookery.node.access import build_access, follow_acls
 from rookery.node.coordinators import Coordinators, build_coordinators
 from rookery.node.quorum_config import sole_voter
 from rookery.protocol.api import SERVED, ApiKey
@@ -189,6 +190,9 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     for directory in (*paths, metadata_directory):
         directory.mkdir(parents=True, exist_ok=True)
     metadata = MetadataPublisher()
+    access = build_access(broker_layers(metadata.image, NODE_ID, config))
+    if access is not None:
+        metadata.add(follow_acls(access))
     quorum = await start_quorum(metadata_directory, metadata, clock)
     controller = Controller(
         quorum, metadata, node_id=NODE_ID, cluster_id=CLUSTER_ID, static=config, random=random, clock=clock
@@ -234,6 +238,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         partition_transactions=coordinators.partition_transactions,
         static_config=config,
         fetch_max_bytes=layers.integer("fetch.max.bytes"),
+        access=access,
     )
     return Broker(services, logs, quorum, flusher, coordinators, controller)
 

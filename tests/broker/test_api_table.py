@@ -6,9 +6,11 @@ import pytest
 
 from rookery.base.codes import AclOperation, AclResourceType
 from rookery.broker import api_docs
-from rookery.broker.access import NO_OPERATIONS, authorized_operations
+from rookery.broker.access import cluster
+from rookery.broker.access.guards import Unguarded
 from rookery.broker.api_table import _ROWS, APIS, Api, ListenerType, Permission, Quota
-from rookery.broker.dispatch import _ROUTES
+from rookery.broker.dispatch import routes
+from rookery.broker.visibility import ALL_OPERATIONS
 from rookery.protocol.api import SERVED, SERVED_BY_CONTROLLERS, ApiKey, is_served
 from rookery.protocol.codec import response_shape
 
@@ -27,10 +29,11 @@ def test_every_api_has_one_row() -> None:
         assert [row.key for row in _ROWS if listener in row.listeners] == list(served)
 
 
-def test_every_version_has_a_route() -> None:
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_every_version_has_a_route(is_guarded: bool) -> None:
     served = {(key, version) for key in ApiKey for version in range(100) if is_served(key, version)}
-    assert _ROUTES[ListenerType.BROKER].keys() == served
-    assert _ROUTES[ListenerType.CONTROLLER].keys() == {
+    assert routes(ListenerType.BROKER, is_guarded=is_guarded).keys() == served
+    assert routes(ListenerType.CONTROLLER, is_guarded=is_guarded).keys() == {
         (key, version)
         for key, versions in SERVED_BY_CONTROLLERS.items()
         for version in range(versions.minimum, versions.maximum + 1)
@@ -133,6 +136,28 @@ def test_most_apis_need_a_permission() -> None:
     assert APIS[ApiKey.CREATE_PARTITIONS].permissions == (Permission(AclOperation.ALTER, AclResourceType.TOPIC),)
 
 
+@pytest.mark.parametrize("api", ROWS)
+def test_every_handler_has_a_guard_or_a_reason_for_none(api: Api) -> None:
+    """An API without a guard would answer every client, whatever the ACLs say."""
+    if api.handle is not None or api.handle_envelope is not None:
+        assert api.guard is not None, f"name a guard of broker.access for {api.name}, or a reason why it needs none"
+    if api.handle_on_controller is not None:
+        assert api.guard is not None or api.guard_on_controller is not None, api.name
+    assert (api.handle_frame is None) == (api.handle_frame_guarded is None), api.name
+    if isinstance(api.guard, Unguarded):
+        assert api.guard.reason
+
+
+def test_apis_without_a_guard_are_few() -> None:
+    unguarded = {api.key for api in APIS.values() if isinstance(api.guard, Unguarded)}
+    assert unguarded == named("API_VERSIONS", "DESCRIBE_CLUSTER", "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN")
+
+
+def test_requests_between_nodes_need_the_permission_of_nodes() -> None:
+    between = {api.key for api in APIS.values() if api.listeners == (ListenerType.CONTROLLER,)}
+    assert all(APIS[key].guard_of(ListenerType.CONTROLLER) is cluster.action for key in between | {ApiKey.FETCH})
+
+
 def test_names() -> None:
     assert APIS[ApiKey.ADD_PARTITIONS_TO_TXN].metric_names == ("AddPartitionsToTxn", "AddPartitionsToTxnVerification")
     assert APIS[ApiKey.OFFSET_FOR_LEADER_EPOCH].metric_names == ("OffsetForLeaderEpoch",)
@@ -149,10 +174,9 @@ def test_splits_begin_with_the_version_that_they_name() -> None:
 
 def test_authorized_operations() -> None:
     """The operations that exist for a resource type, as the bits that Kafka's clients read."""
-    assert authorized_operations(AclResourceType.TOPIC) == 0b1101_1111_1000
-    assert authorized_operations(AclResourceType.GROUP) == 0b1101_0100_1000
-    assert authorized_operations(AclResourceType.CLUSTER) == 0b1_1111_1010_0000
-    assert authorized_operations(AclResourceType.CLUSTER, requested=False) == NO_OPERATIONS
+    assert ALL_OPERATIONS[AclResourceType.TOPIC] == 0b1101_1111_1000
+    assert ALL_OPERATIONS[AclResourceType.GROUP] == 0b1101_0100_1000
+    assert ALL_OPERATIONS[AclResourceType.CLUSTER] == 0b1_1111_1010_0000
 
 
 def test_the_page_is_current() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
-from rookery.broker.access import NO_OPERATIONS, authorized_operations
+from rookery.broker.visibility import ALL_OPERATIONS, NO_OPERATIONS
 from rookery.coordinators import regex
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -167,7 +167,7 @@ def test_groups_are_described(tmp_path: Path, version: int) -> None:
         group, unknown = await describe(broker, "g", "missing", version=version, operations=True)
         assert (group.error_code, group.group_state, group.assignor_name) == (0, "Reconciling", "uniform")
         assert (group.group_epoch, group.assignment_epoch) == (2, 2)
-        assert group.authorized_operations == authorized_operations(AclResourceType.GROUP)
+        assert group.authorized_operations == ALL_OPERATIONS[AclResourceType.GROUP]
         first, second = group.members
         assert (first.member_id, first.instance_id, first.rack_id, first.member_epoch) == ("a", "one", "east", 1)
         assert (first.client_id, first.client_host) == ("test", "/127.0.0.1")

@@ -119,7 +119,8 @@ def test_the_joined_response_is_that_of_the_whole_request(
             assert isinstance(answer, Held), "the request fits into one piece"
             reply = await answer
             assert reply is not None
-            monkeypatch.setattr(dispatch._ROUTES[ListenerType.BROKER][api_key, version], "split", None)
+            route = dispatch.routes(ListenerType.BROKER, is_guarded=False)[api_key, version]
+            monkeypatch.setattr(route, "split", None)
             assert decode(api_key, version, reply) == await broker.call(api_key, version, **fields)
 
     asyncio.run(main())

@@ -95,7 +95,9 @@ def test_short_options_win_over_overrides_and_those_over_the_file(tmp_path: Path
             "needs an address that clients and other nodes can connect to",
         ),
         ("log.dirs=/a,/a", "each only once"),
-        ("authorizer.class.name=org.example.Authorizer", "there is no authorizer"),
+        ("authorizer.class.name=org.example.Authorizer", "it must be org.apache.kafka.metadata.authorizer.Standard"),
+        ("super.users=admin", "admin must be Type:name"),
+        ("super.users=User:a,User:b", "Separate several with semicolons"),
     ],
 )
 def test_errors_name_the_invalid_setting(tmp_path: Path, text: str, complaint: str) -> None:

@@ -226,7 +226,7 @@ def test_a_leader_that_finds_topics_by_name_is_noticed(tmp_path: Path, monkeypat
         return cast(Fetched, self._read_replica(replica, partition.wanted, max_bytes, at_least_one))
 
     monkeypatch.setattr(ReplicaManager, "topic_name", lambda self, topic_id: TOPIC)
-    monkeypatch.setattr(k01_fetch._Fetch, "_read_found", read_found)
+    monkeypatch.setattr(k01_fetch.Fetch, "_read_found", read_found)
     with pytest.raises(AssertionError):
         asyncio.run(recreate_topic(tmp_path))
 

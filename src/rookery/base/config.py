@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from rookery.base.codes import ConfigSource
+from rookery.base.config_access import ACCESS_ROWS
 from rookery.base.config_broker import BROKER_ROWS
 from rookery.base.config_cluster import CLUSTER_ROWS
 from rookery.base.config_coordinator import COORDINATOR_ROWS
@@ -28,7 +29,14 @@ from rookery.base.values import value_class
 BROKER_KEYS: dict[str, ConfigKey] = {
     row.name: row
     for row in sorted(
-        BROKER_ROWS + CLUSTER_ROWS + COORDINATOR_ROWS + QUOTA_ROWS + REGISTRY_BROKER_ROWS + SECURITY_ROWS + INERT_ROWS,
+        ACCESS_ROWS
+        + BROKER_ROWS
+        + CLUSTER_ROWS
+        + COORDINATOR_ROWS
+        + QUOTA_ROWS
+        + REGISTRY_BROKER_ROWS
+        + SECURITY_ROWS
+        + INERT_ROWS,
         key=lambda row: row.name,
     )
 }

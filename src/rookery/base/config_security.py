@@ -37,7 +37,6 @@ STORE_KEYS: frozenset[str] = frozenset(
 )
 
 SECURITY_ROWS: tuple[ConfigKey, ...] = (
-    _row("authorizer.class.name", _STRING, "", "Java class that authorizes requests."),
     _effective_row(
         "connection.failed.authentication.delay.ms",
         _INT,

@@ -21,14 +21,14 @@ These columns have an effect today:
   of other APIs are decided as a whole, and may have fewer items ([bounds.md](bounds.md)).
 - *listeners*: a listener of brokers or of controllers rejects the requests of the other kind.
 - *forwarded*: a broker that is not the active controller sends these requests to it, in an Envelope.
+- *permissions*: what the guard of the API may ask the authorizer for, if there is one
+  ([authorization.md](authorization.md)). Not every request needs all permissions of its API: those on
+  TRANSACTIONAL_ID are for transactions, CLUSTER_ACTION is for brokers, CREATE on CLUSTER replaces CREATE on TOPIC.
 - *quota*: the client's quota that a request is charged to, besides that of request time ([quotas.md](quotas.md)). A
   response has a throttle time unless the column says none; requests between nodes are exempt, and are not throttled.
 
-These columns are facts about Kafka that **are not enforced yet**:
+This column is a fact about Kafka that **has no effect yet**:
 
-- *permissions*: there is no authorizer, every request is allowed. Not every request needs all permissions of its API:
-  those on TRANSACTIONAL_ID are for transactions, CLUSTER_ACTION is for brokers, CREATE on CLUSTER replaces CREATE on
-  TOPIC.
 - *metric names*: the tag `request` of Kafka's `kafka.network:type=RequestMetrics`. The broker has no such metrics.
 """
 _TITLES = ("API", "key", "versions", "in pieces", "listeners", "forwarded", "permissions", "quota", "metric names")

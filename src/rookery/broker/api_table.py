@@ -1,8 +1,8 @@
 """One row per API that nodes serve: its handlers, and everything else that depends on the API alone.
 
-`broker.dispatch` reads the handlers, the splits, the quotas and which requests a broker forwards to the controller.
-The other columns are facts about Kafka's protocol for the parts of the broker that will read them here and nowhere
-else: the authorizer and metrics. docs/apis.md shows the table and says which columns have an effect
+`broker.dispatch` reads the handlers, the guards (`broker.access`), the splits, the quotas, and which requests a broker
+forwards to the controller. The other columns are facts about Kafka's protocol for the parts of the broker that will
+read them here and nowhere else: metrics. docs/apis.md shows the table and says which columns have an effect
 (`python -m rookery.broker.api_docs`).
 """
 
@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from rookery.base.bounds import DESCRIPTIONS_PER_SLICE
 from rookery.base.codes import AclOperation, AclResourceType
 from rookery.base.values import value_class
+from rookery.broker.access import cluster, fetch, groups, metadata, produce, security, topics, transactions
+from rookery.broker.access.guards import Guard, Unguarded
 from rookery.broker.context import ClusterContext, RequestContext
 from rookery.broker.handlers import (
     k00_produce,
@@ -147,8 +149,14 @@ class Api:
     splits: Mapping[int, Split] = field(default_factory=dict)
     # Whether a broker passes the request on to the active controller.
     is_forwarded: bool = False
-    # The permissions that Kafka checks for this API; a request does not need all of them.
+    # The permissions that the guard may ask for; a request does not need all of them.
     permissions: tuple[Permission, ...] = ()
+    # What runs before the handlers of messages if there is an authorizer; `guard_on_controller` on a controller's
+    # listener, if that asks for something else.
+    guard: Guard | Unguarded | None = None
+    guard_on_controller: Guard | None = None
+    # The handler of frames that asks the authorizer.
+    handle_frame_guarded: FrameHandler | None = None
     quota: Quota = Quota.REQUEST
     # Names, in addition to the API's own, under which Kafka's metrics count some of its requests.
     more_metric_names: tuple[str, ...] = ()
@@ -182,6 +190,13 @@ class Api:
     @property
     def has_throttle_time(self) -> bool:
         return self.quota is not Quota.NONE
+
+    def guard_of(self, listener_type: ListenerType) -> Guard | None:
+        """Return the guard of the messages on a type of listener; None if none is needed."""
+        guard = self.guard
+        if listener_type is ListenerType.CONTROLLER and self.guard_on_controller is not None:
+            guard = self.guard_on_controller
+        return None if isinstance(guard, Unguarded) else guard
 
     def split_of(self, version: int) -> Split | None:
         """Return how a request of this version is cut into pieces; None if it is handled as a whole."""
@@ -221,7 +236,11 @@ _GROUP_INDEXES: Final = Split(("groups", "topics", "partition_indexes"), ("group
 
 
 def _forwarded(
-    key: ApiKey, handle: ControllerHandler, permissions: tuple[Permission, ...], quota: Quota = Quota.REQUEST
+    key: ApiKey,
+    handle: ControllerHandler,
+    guard: Guard | Unguarded,
+    permissions: tuple[Permission, ...],
+    quota: Quota = Quota.REQUEST,
 ) -> Api:
     """A request of clients to the controller: brokers forward it, and its node has the same handler everywhere."""
     return Api(
@@ -230,30 +249,34 @@ def _forwarded(
         handle_on_controller=handle,
         is_forwarded=True,
         permissions=permissions,
+        guard=guard,
         quota=quota,
     )
 
 
-def _on_every_node(key: ApiKey, handle: ControllerHandler, permissions: tuple[Permission, ...]) -> Api:
+def _on_every_node(key: ApiKey, handle: ControllerHandler, guard: Guard, permissions: tuple[Permission, ...]) -> Api:
     """A request that every node, broker or controller, answers from its own image."""
-    return Api(key=key, handle=handle, handle_on_controller=handle, permissions=permissions)
+    return Api(key=key, handle=handle, handle_on_controller=handle, guard=guard, permissions=permissions)
 
 
 def _between_nodes(key: ApiKey, handle: ControllerHandler, quota: Quota = Quota.EXEMPT) -> Api:
-    return Api(key=key, handle_on_controller=handle, permissions=(_CLUSTER_ACTION,), quota=quota)
+    return Api(key=key, handle_on_controller=handle, permissions=(_CLUSTER_ACTION,), guard=cluster.action, quota=quota)
 
 
 _ROWS: Final = (
     Api(
         key=ApiKey.PRODUCE,
         handle_frame=k00_produce.handle,
+        handle_frame_guarded=produce.handle,
         permissions=(_WRITE_TRANSACTIONS, _WRITE_TOPIC),
         quota=Quota.PRODUCE,
     ),
     Api(
         key=ApiKey.FETCH,
         handle_frame=k01_fetch.handle,
+        handle_frame_guarded=fetch.handle,
         handle_on_controller=k01_fetch.handle_on_controller,
+        guard_on_controller=cluster.action,
         permissions=(_CLUSTER_ACTION, _READ_TOPIC),
         quota=Quota.FETCH,
         more_metric_names=("FetchConsumer", "FetchFollower"),
@@ -262,100 +285,130 @@ _ROWS: Final = (
         key=ApiKey.LIST_OFFSETS,
         handle=k02_list_offsets.handle,
         splits={0: _PARTITIONS._replace(prepare=k02_list_offsets.note_repeated)},
+        guard=topics.on_topics(AclOperation.DESCRIBE),
         permissions=(_DESCRIBE_TOPIC,),
     ),
     Api(
         key=ApiKey.METADATA,
         handle=k03_metadata.handle,
         splits={0: Split(("topics",), ("topics",), DESCRIPTIONS_PER_SLICE, k03_metadata.remove_repeated)},
+        guard=metadata.metadata,
         permissions=(_DESCRIBE_TOPIC, _CREATE_CLUSTER, _CREATE_TOPIC, _DESCRIBE_CLUSTER),
     ),
     Api(
         key=ApiKey.OFFSET_COMMIT,
         handle=k08_offset_commit.handle,
         splits={0: _PARTITIONS},
+        guard=groups.offset_commit,
         permissions=(_READ_GROUP, _READ_TOPIC),
     ),
     Api(
         key=ApiKey.OFFSET_FETCH,
         handle=k09_offset_fetch.handle,
         splits={0: _INDEXES, k09_offset_fetch.GROUPS_SINCE: _GROUP_INDEXES},
+        guard=groups.offset_fetch,
         permissions=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     ),
     Api(
         key=ApiKey.FIND_COORDINATOR,
         handle=k10_find_coordinator.handle,
         splits={k10_find_coordinator.KEYS_SINCE: Split(("coordinator_keys",), ("coordinators",))},
+        guard=groups.find_coordinator,
         permissions=(_DESCRIBE_GROUP, _DESCRIBE_TRANSACTIONS),
     ),
-    Api(key=ApiKey.JOIN_GROUP, handle=k11_join_group.handle, permissions=(_READ_GROUP,)),
-    Api(key=ApiKey.HEARTBEAT, handle=k12_heartbeat.handle, permissions=(_READ_GROUP,)),
+    Api(key=ApiKey.JOIN_GROUP, handle=k11_join_group.handle, guard=groups.join_group, permissions=(_READ_GROUP,)),
+    Api(key=ApiKey.HEARTBEAT, handle=k12_heartbeat.handle, guard=groups.member, permissions=(_READ_GROUP,)),
     Api(
         key=ApiKey.LEAVE_GROUP,
         handle=k13_leave_group.handle,
         splits={k13_leave_group.MEMBERS_SINCE: Split(("members",), ("members",))},
+        guard=groups.member,
         permissions=(_READ_GROUP,),
     ),
-    Api(key=ApiKey.SYNC_GROUP, handle=k14_sync_group.handle, permissions=(_READ_GROUP,)),
+    Api(key=ApiKey.SYNC_GROUP, handle=k14_sync_group.handle, guard=groups.sync_group, permissions=(_READ_GROUP,)),
     Api(
         key=ApiKey.DESCRIBE_GROUPS,
         handle=k15_describe_groups.handle,
         splits={0: Split(("groups",), ("groups",), DESCRIPTIONS_PER_SLICE)},
+        guard=groups.describe_groups,
         permissions=(_DESCRIBE_GROUP,),
     ),
-    Api(key=ApiKey.LIST_GROUPS, handle=k16_list_groups.handle, permissions=(_DESCRIBE_CLUSTER, _DESCRIBE_GROUP)),
+    Api(
+        key=ApiKey.LIST_GROUPS,
+        handle=k16_list_groups.handle,
+        guard=groups.list_groups,
+        permissions=(_DESCRIBE_CLUSTER, _DESCRIBE_GROUP),
+    ),
     Api(
         key=ApiKey.SASL_HANDSHAKE,
         handle=k17_sasl_handshake.handle,
         handle_on_controller=k17_sasl_handshake.handle,
+        guard=cluster.before_login,
         quota=Quota.NONE,
     ),
     Api(
         key=ApiKey.API_VERSIONS,
         handle=k18_api_versions.handle,
+        guard=cluster.before_login,
         handle_on_controller=k18_api_versions.handle_on_controller,
     ),
     _forwarded(
         ApiKey.CREATE_TOPICS,
         k19_create_topics.handle,
+        topics.create_topics,
         (_CREATE_CLUSTER, _CREATE_TOPIC, Permission(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC)),
         Quota.CONTROLLER_MUTATION,
     ),
     _forwarded(
-        ApiKey.DELETE_TOPICS, k20_delete_topics.handle, (_DELETE_TOPIC, _DESCRIBE_TOPIC), Quota.CONTROLLER_MUTATION
+        ApiKey.DELETE_TOPICS,
+        k20_delete_topics.handle,
+        topics.delete_topics,
+        (Permission(AclOperation.DELETE, AclResourceType.CLUSTER), _DELETE_TOPIC, _DESCRIBE_TOPIC),
+        Quota.CONTROLLER_MUTATION,
     ),
     Api(
         key=ApiKey.DELETE_RECORDS,
         handle=k21_delete_records.handle,
         splits={0: _PARTITIONS},
+        guard=topics.on_topics(AclOperation.DELETE),
         permissions=(_DELETE_TOPIC,),
     ),
     Api(
         key=ApiKey.INIT_PRODUCER_ID,
         handle=k22_init_producer_id.handle,
-        permissions=(_WRITE_TRANSACTIONS, _IDEMPOTENT_WRITE, _WRITE_TOPIC),
+        guard=transactions.init_producer_id,
+        permissions=(
+            _WRITE_TRANSACTIONS,
+            Permission(AclOperation.TWO_PHASE_COMMIT, AclResourceType.TRANSACTIONAL_ID),
+            _IDEMPOTENT_WRITE,
+            _WRITE_TOPIC,
+        ),
     ),
     Api(
         key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
         handle=k23_offset_for_leader_epoch.handle,
         splits={0: _PARTITIONS},
+        guard=topics.offset_for_leader_epoch,
         permissions=(_CLUSTER_ACTION, _DESCRIBE_TOPIC),
     ),
     Api(
         key=ApiKey.ADD_PARTITIONS_TO_TXN,
         handle=k24_add_partitions_to_txn.handle,
+        guard=transactions.add_partitions_to_txn,
         permissions=(_WRITE_TRANSACTIONS, _WRITE_TOPIC, _CLUSTER_ACTION),
         more_metric_names=("AddPartitionsToTxnVerification",),
     ),
     Api(
         key=ApiKey.ADD_OFFSETS_TO_TXN,
         handle=k25_add_offsets_to_txn.handle,
+        guard=transactions.add_offsets_to_txn,
         permissions=(_WRITE_TRANSACTIONS, _READ_GROUP),
     ),
-    Api(key=ApiKey.END_TXN, handle=k26_end_txn.handle, permissions=(_WRITE_TRANSACTIONS,)),
+    Api(key=ApiKey.END_TXN, handle=k26_end_txn.handle, guard=transactions.end_txn, permissions=(_WRITE_TRANSACTIONS,)),
     Api(
         key=ApiKey.WRITE_TXN_MARKERS,
         handle=k27_write_txn_markers.handle,
+        guard=transactions.write_txn_markers,
         permissions=(_ALTER_CLUSTER, _CLUSTER_ACTION),
         quota=Quota.NONE,
     ),
@@ -363,66 +416,113 @@ _ROWS: Final = (
         key=ApiKey.TXN_OFFSET_COMMIT,
         handle=k28_txn_offset_commit.handle,
         splits={0: _PARTITIONS},
+        guard=transactions.txn_offset_commit,
         permissions=(_WRITE_TRANSACTIONS, _READ_GROUP, _READ_TOPIC),
     ),
-    _on_every_node(ApiKey.DESCRIBE_ACLS, k29_describe_acls.handle, (_DESCRIBE_CLUSTER,)),
-    _forwarded(ApiKey.CREATE_ACLS, k30_create_acls.handle, (_ALTER_CLUSTER,)),
-    _forwarded(ApiKey.DELETE_ACLS, k31_delete_acls.handle, (_ALTER_CLUSTER,)),
+    _on_every_node(ApiKey.DESCRIBE_ACLS, k29_describe_acls.handle, cluster.describe, (_DESCRIBE_CLUSTER,)),
+    _forwarded(ApiKey.CREATE_ACLS, k30_create_acls.handle, security.create_acls, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.DELETE_ACLS, k31_delete_acls.handle, security.delete_acls, (_ALTER_CLUSTER,)),
     Api(
         key=ApiKey.DESCRIBE_CONFIGS,
         handle=k32_describe_configs.handle,
         splits={0: Split(("resources",), ("results",), DESCRIPTIONS_PER_SLICE, k32_describe_configs.remove_repeated)},
         handle_on_controller=k32_describe_configs.handle,
+        guard=cluster.describe_configs,
         permissions=_DESCRIBE_CONFIGS,
     ),
-    _forwarded(ApiKey.ALTER_CONFIGS, k33_alter_configs.handle, _ALTER_CONFIGS),
-    Api(key=ApiKey.DESCRIBE_LOG_DIRS, handle=k35_describe_log_dirs.handle, permissions=(_DESCRIBE_CLUSTER,)),
+    _forwarded(ApiKey.ALTER_CONFIGS, k33_alter_configs.handle, cluster.alter_configs, _ALTER_CONFIGS),
+    Api(
+        key=ApiKey.DESCRIBE_LOG_DIRS,
+        handle=k35_describe_log_dirs.handle,
+        guard=cluster.describe_log_dirs,
+        permissions=(_DESCRIBE_CLUSTER,),
+    ),
     Api(
         key=ApiKey.SASL_AUTHENTICATE,
         handle=k36_sasl_authenticate.handle,
         handle_on_controller=k36_sasl_authenticate.handle,
+        guard=cluster.before_login,
         quota=Quota.NONE,
     ),
-    _forwarded(ApiKey.CREATE_PARTITIONS, k37_create_partitions.handle, (_ALTER_TOPIC,), Quota.CONTROLLER_MUTATION),
-    _forwarded(ApiKey.CREATE_DELEGATION_TOKEN, k38_create_delegation_token.handle, (_CREATE_TOKENS,)),
-    _forwarded(ApiKey.RENEW_DELEGATION_TOKEN, k39_renew_delegation_token.handle, ()),
-    _forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN, k40_expire_delegation_token.handle, ()),
-    _on_every_node(ApiKey.DESCRIBE_DELEGATION_TOKEN, k41_describe_delegation_token.handle, _DESCRIBE_TOKENS),
+    _forwarded(
+        ApiKey.CREATE_PARTITIONS,
+        k37_create_partitions.handle,
+        topics.create_partitions,
+        (_ALTER_TOPIC,),
+        Quota.CONTROLLER_MUTATION,
+    ),
+    _forwarded(
+        ApiKey.CREATE_DELEGATION_TOKEN, k38_create_delegation_token.handle, security.create_token, (_CREATE_TOKENS,)
+    ),
+    _forwarded(ApiKey.RENEW_DELEGATION_TOKEN, k39_renew_delegation_token.handle, security.of_owners, ()),
+    _forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN, k40_expire_delegation_token.handle, security.of_owners, ()),
+    _on_every_node(
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        k41_describe_delegation_token.handle,
+        security.describe_tokens,
+        _DESCRIBE_TOKENS,
+    ),
     Api(
         key=ApiKey.DELETE_GROUPS,
         handle=k42_delete_groups.handle,
         splits={0: Split(("groups_names",), ("results",), prepare=k42_delete_groups.remove_repeated)},
+        guard=groups.delete_groups,
         permissions=(_DELETE_GROUP,),
     ),
-    _forwarded(ApiKey.ELECT_LEADERS, k43_elect_leaders.handle, (_ALTER_CLUSTER,)),
-    _forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle, _ALTER_CONFIGS),
-    _forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS, k45_alter_partition_reassignments.handle, (_ALTER_CLUSTER,)),
-    _forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS, k46_list_partition_reassignments.handle, (_DESCRIBE_CLUSTER,)),
+    _forwarded(ApiKey.ELECT_LEADERS, k43_elect_leaders.handle, cluster.alter_partitions, (_ALTER_CLUSTER,)),
+    _forwarded(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle, cluster.alter_configs, _ALTER_CONFIGS
+    ),
+    _forwarded(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        k45_alter_partition_reassignments.handle,
+        cluster.alter_partitions,
+        (_ALTER_CLUSTER,),
+    ),
+    _forwarded(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        k46_list_partition_reassignments.handle,
+        cluster.describe,
+        (_DESCRIBE_CLUSTER,),
+    ),
     Api(
         key=ApiKey.OFFSET_DELETE,
         handle=k47_offset_delete.handle,
         splits={0: _PARTITIONS},
+        guard=groups.offset_delete,
         permissions=(_DELETE_GROUP, _READ_TOPIC),
     ),
     Api(
         key=ApiKey.DESCRIBE_CLIENT_QUOTAS,
         handle=k48_describe_client_quotas.handle,
+        guard=cluster.describe_configs_of_cluster,
         permissions=(_DESCRIBE_CONFIGS[0],),
     ),
-    _forwarded(ApiKey.ALTER_CLIENT_QUOTAS, k49_alter_client_quotas.handle, (_ALTER_CONFIGS[0],)),
-    _on_every_node(
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, k50_describe_user_scram_credentials.handle, (_DESCRIBE_CLUSTER,)
+    _forwarded(
+        ApiKey.ALTER_CLIENT_QUOTAS, k49_alter_client_quotas.handle, security.alter_client_quotas, (_ALTER_CONFIGS[0],)
     ),
-    _forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, k51_alter_user_scram_credentials.handle, (_ALTER_CLUSTER,)),
+    _on_every_node(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        k50_describe_user_scram_credentials.handle,
+        cluster.describe,
+        (_DESCRIBE_CLUSTER,),
+    ),
+    _forwarded(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        k51_alter_user_scram_credentials.handle,
+        security.alter_users,
+        (_ALTER_CLUSTER,),
+    ),
     _between_nodes(ApiKey.VOTE, k52_vote.handle, Quota.NONE),
     _between_nodes(ApiKey.BEGIN_QUORUM_EPOCH, k53_begin_quorum_epoch.handle, Quota.NONE),
     _between_nodes(ApiKey.END_QUORUM_EPOCH, k54_end_quorum_epoch.handle, Quota.NONE),
-    _forwarded(ApiKey.DESCRIBE_QUORUM, k55_describe_quorum.handle, (_DESCRIBE_CLUSTER,), Quota.NONE),
+    _forwarded(ApiKey.DESCRIBE_QUORUM, k55_describe_quorum.handle, cluster.describe, (_DESCRIBE_CLUSTER,), Quota.NONE),
     _between_nodes(ApiKey.ALTER_PARTITION, k56_alter_partition.handle),
-    _forwarded(ApiKey.UPDATE_FEATURES, k57_update_features.handle, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.UPDATE_FEATURES, k57_update_features.handle, cluster.alter, (_ALTER_CLUSTER,)),
     Api(
         key=ApiKey.ENVELOPE,
         handle_envelope=k58_envelope.handle,
+        guard=cluster.action,
         permissions=(_CLUSTER_ACTION,),
         quota=Quota.NONE,
     ),
@@ -431,34 +531,45 @@ _ROWS: Final = (
         key=ApiKey.DESCRIBE_CLUSTER,
         handle=k60_describe_cluster.handle,
         handle_on_controller=k60_describe_cluster.handle_on_controller,
-        permissions=(_DESCRIBE_CLUSTER,),
+        guard_on_controller=cluster.alter,
+        guard=cluster.cluster_nodes,
+        permissions=(_DESCRIBE_CLUSTER, _ALTER_CLUSTER),
     ),
     Api(
         key=ApiKey.DESCRIBE_PRODUCERS,
         handle=k61_describe_producers.handle,
         splits={0: _INDEXES},
+        guard=topics.describe_producers,
         permissions=(_READ_TOPIC,),
     ),
     _between_nodes(ApiKey.BROKER_REGISTRATION, k62_broker_registration.handle),
     _between_nodes(ApiKey.BROKER_HEARTBEAT, k63_broker_heartbeat.handle),
-    _forwarded(ApiKey.UNREGISTER_BROKER, k64_unregister_broker.handle, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.UNREGISTER_BROKER, k64_unregister_broker.handle, cluster.alter, (_ALTER_CLUSTER,)),
     Api(
         key=ApiKey.DESCRIBE_TRANSACTIONS,
         handle=k65_describe_transactions.handle,
         splits={0: Split(("transactional_ids",), ("transaction_states",), DESCRIPTIONS_PER_SLICE)},
+        guard=transactions.describe_transactions,
         permissions=(_DESCRIBE_TRANSACTIONS, _DESCRIBE_TOPIC),
     ),
-    Api(key=ApiKey.LIST_TRANSACTIONS, handle=k66_list_transactions.handle, permissions=(_DESCRIBE_TRANSACTIONS,)),
+    Api(
+        key=ApiKey.LIST_TRANSACTIONS,
+        handle=k66_list_transactions.handle,
+        guard=transactions.list_transactions,
+        permissions=(_DESCRIBE_TRANSACTIONS,),
+    ),
     _between_nodes(ApiKey.ALLOCATE_PRODUCER_IDS, k67_allocate_producer_ids.handle),
     Api(
         key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
         handle=k68_consumer_group_heartbeat.handle,
+        guard=groups.consumer_group_heartbeat,
         permissions=(_READ_GROUP, _DESCRIBE_TOPIC),
     ),
     Api(
         key=ApiKey.CONSUMER_GROUP_DESCRIBE,
         handle=k69_consumer_group_describe.handle,
         splits={0: Split(("group_ids",), ("groups",), DESCRIPTIONS_PER_SLICE)},
+        guard=groups.consumer_group_describe,
         permissions=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     ),
     _between_nodes(ApiKey.CONTROLLER_REGISTRATION, k70_controller_registration.handle),
@@ -466,15 +577,17 @@ _ROWS: Final = (
     Api(
         key=ApiKey.LIST_CONFIG_RESOURCES,
         handle=k74_list_config_resources.handle,
+        guard=cluster.describe_configs_of_cluster,
         permissions=(Permission(AclOperation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER),),
     ),
     Api(
         key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         handle=k75_describe_topic_partitions.handle,
+        guard=topics.describe_topic_partitions,
         permissions=(_DESCRIBE_TOPIC,),
     ),
-    _forwarded(ApiKey.ADD_RAFT_VOTER, k80_add_raft_voter.handle, (_ALTER_CLUSTER,)),
-    _forwarded(ApiKey.REMOVE_RAFT_VOTER, k81_remove_raft_voter.handle, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.ADD_RAFT_VOTER, k80_add_raft_voter.handle, cluster.alter, (_ALTER_CLUSTER,)),
+    _forwarded(ApiKey.REMOVE_RAFT_VOTER, k81_remove_raft_voter.handle, cluster.alter, (_ALTER_CLUSTER,)),
     _between_nodes(ApiKey.UPDATE_RAFT_VOTER, k82_update_raft_voter.handle),
 )
 

@@ -18,6 +18,7 @@ from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.known_answers import KnownAnswers
 from rookery.broker.large_requests import LargeRequests
+from rookery.broker.permissions import Access
 from rookery.broker.producer_ids import ProducerIds
 from rookery.broker.schema_checks import NoSchemas, SchemaChecks
 from rookery.broker.throttling import Throttling, Usage
@@ -90,6 +91,8 @@ class ClusterServices:
     large_requests: LargeRequests = field(default_factory=LargeRequests)
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
     throttling: Throttling = field(default_factory=Throttling)
+    # None if there is no authorizer: every operation is allowed.
+    access: Access | None = None
 
     @property
     def image(self) -> ClusterImage:

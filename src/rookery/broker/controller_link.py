@@ -45,7 +45,7 @@ class ActiveControllerLink:
         self._leader = leader
         self._local = local
         self._peers = peers
-        self._connection = ConnectionInfo("127.0.0.1", 0, "local")
+        self._connection = ConnectionInfo("127.0.0.1", 0, "local", is_local=True)
 
     async def send(self, api_key: ApiKey, request: Request[ResponseT], *, timeout_s: float) -> ResponseT:
         loop = asyncio.get_running_loop()

@@ -14,6 +14,9 @@ Long requests run in slices, and the connection handles no later request meanwhi
 is handled in pieces (`broker.request_pieces`). A request of many bytes is decoded in a worker thread, one such request
 of the broker at a time, because the decoded form is several times as large.
 
+If there is an authorizer, guards run before the handlers (`broker.access`), also before those of requests in pieces and
+in envelopes. Requests that are forwarded are guarded where they are handled, by the active controller.
+
 Each listener serves the APIs of its type. On a broker's listener, the rows that are `is_forwarded` need the active
 controller: if it is in this process, its handler is called as any other, else `broker.forwarding` sends the frame to
 it. A handler on the active controller raises NotControllerError if it stops being active: a broker then forwards the
@@ -27,12 +30,13 @@ API, a version that is not served, bytes that cannot be decoded. Only ApiVersion
 """
 
 from collections.abc import Awaitable, Coroutine, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, cast
 
 from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, UNSPLIT_REQUEST_BYTES, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ApiError, ErrorCode, NotControllerError, UnsupportedVersionError
 from rookery.base.files import FileSlice
+from rookery.broker.access.guards import Guard, guarded
 from rookery.broker.api_table import APIS, Api, FrameHandler, Handler, ListenerType, Quota
 from rookery.broker.context import (
     ClusterContext,
@@ -69,6 +73,7 @@ class _Route:
     """The columns of the table that the dispatcher needs, for one version of an API, so that one look-up finds them."""
 
     __slots__ = (
+        "guard",
         "handle",
         "handle_frame",
         "has_throttle_time",
@@ -79,11 +84,13 @@ class _Route:
         "split",
     )
 
-    def __init__(self, api: Api, version: int, listener_type: ListenerType) -> None:
+    def __init__(self, api: Api, version: int, listener_type: ListenerType, *, is_guarded: bool) -> None:
         on_broker = listener_type is ListenerType.BROKER
-        self.handle_frame: FrameHandler | None = api.handle_frame if on_broker else None
+        handle_frame = api.handle_frame_guarded if is_guarded else api.handle_frame
+        self.handle_frame: FrameHandler | None = handle_frame if on_broker else None
         handle = api.handle if on_broker else cast("Handler | None", api.handle_on_controller)
-        self.handle: Handler = handle or _reject_message
+        self.guard: Guard | None = api.guard_of(listener_type) if is_guarded else None
+        self.handle: Handler = self.guarded(handle or _reject_message)
         self.split: Split | None = api.split_of(version)
         self.items_max: int = WHOLE_REQUEST_ITEMS_MAX if self.split is None else REQUEST_ITEMS_MAX
         self.has_throttle_time: bool = api.has_throttle_time
@@ -91,20 +98,24 @@ class _Route:
         self.is_limited: bool = api.quota not in _UNLIMITED
         self.needs_controller: bool = api.is_forwarded or not on_broker
 
+    def guarded(self, handle: Handler) -> Handler:
+        """Return a handler that asks for permission first, if this is needed."""
+        return handle if self.guard is None else guarded(self.guard, handle)
+
 
 def _reject_message(context: RequestContext, _: object) -> Struct:
     raise AssertionError(f"API key {context.api_key} has no handler of messages")
 
 
-_ROUTES: Final[Mapping[ListenerType, Mapping[tuple[int, int], _Route]]] = {
-    listener_type: {
-        (int(api.key), version): _Route(api, version, listener_type)
+@cache
+def routes(listener_type: ListenerType, *, is_guarded: bool) -> Mapping[tuple[int, int], _Route]:
+    """Return the routes of a type of listener. Without an authorizer, requests do not even look for a guard."""
+    return {
+        (int(api.key), version): _Route(api, version, listener_type, is_guarded=is_guarded)
         for api in APIS.values()
         if listener_type in api.listeners
         for version in api.versions
     }
-    for listener_type in ListenerType
-}
 
 
 # The forwarded APIs whose responses have the throttle time as their last field. In those of all others it is the first.
@@ -121,7 +132,8 @@ class Dispatcher:
         """Serve a type of listener. A broker's listener needs `Services`, a controller's `ClusterServices`."""
         # Not typed: `Services` for the handlers of a broker's listener, which no other listener calls.
         self._services: Any = services
-        self._routes: Mapping[tuple[int, int], _Route] = _ROUTES[listener_type]
+        is_guarded = services.access is not None
+        self._routes: Mapping[tuple[int, int], _Route] = routes(listener_type, is_guarded=is_guarded)
         self._served: Mapping[ApiKey, VersionRange] = SERVED
         self._forwarding: Forwarding | None = None
         self._quotas: ClientQuotas = services.throttling.quotas
@@ -130,17 +142,20 @@ class Dispatcher:
             assert isinstance(services, Services)
             self._forwarding = services.forwarding
         else:
-            self._routes = self._with_envelopes(self._routes)
+            self._routes = self._with_envelopes(self._routes, is_guarded=is_guarded)
             self._served = SERVED_BY_CONTROLLERS
 
-    def _with_envelopes(self, routes: Mapping[tuple[int, int], _Route]) -> Mapping[tuple[int, int], _Route]:
+    def _with_envelopes(
+        self, routes: Mapping[tuple[int, int], _Route], *, is_guarded: bool
+    ) -> Mapping[tuple[int, int], _Route]:
         """Return the routes, with handlers of envelopes that pass their contents to this dispatcher."""
         own = dict(routes)
         for api in APIS.values():
             if api.handle_envelope is not None:
                 for version in api.versions:
-                    route = own[api.key, version] = _Route(api, version, ListenerType.CONTROLLER)
-                    route.handle = partial(api.handle_envelope, self._handle_forwarded)
+                    route = _Route(api, version, ListenerType.CONTROLLER, is_guarded=is_guarded)
+                    route.handle = route.guarded(partial(api.handle_envelope, self._handle_forwarded))
+                    own[api.key, version] = route
         return own
 
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> HandlerResult:

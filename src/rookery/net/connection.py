@@ -64,6 +64,8 @@ class ConnectionInfo:
     is_forwarded: bool = False
     # Stops reading requests for some seconds; None if requests do not arrive on a connection of this node.
     mute: Callable[[float], None] | None = None
+    # Whether it is the node itself that sends the requests, within its process.
+    is_local: bool = False
     # The client that has authenticated itself; of a forwarded request, the one that the other node names.
     principal: Principal = ANONYMOUS
 

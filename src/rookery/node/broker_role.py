@@ -18,6 +18,7 @@ from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.lifecycle_task import BrokerLifecycle
+from rookery.broker.permissions import Access
 from rookery.broker.schema_checks import SchemaChecks
 from rookery.metadata.features import NODE_FEATURES
 from rookery.metadata.image import ClusterImage, Delta
@@ -67,6 +68,7 @@ class BrokerRole:
         quotas: NodeQuotas,
         failures: DirectoryFailures,
         protection: Protection,
+        access: Access | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -79,6 +81,7 @@ class BrokerRole:
         self._failures = failures
         self._protection = protection
         self._connections = Connections(settings, metadata, quorum=quorum, controller=controller, protection=protection)
+        self._access = access
         self._lifecycle: BrokerLifecycle | None = None
         self._background = Background()
         self._flusher = Flusher(environment.executor)
@@ -246,6 +249,7 @@ class BrokerRole:
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
             inspections=Inspections(SchemaChecks(self._schemas)),
             throttling=self._quotas.throttling,
+            access=self._access,
         )
 
     def _new_lifecycle(self, *, previous_broker_epoch: int) -> BrokerLifecycle:

@@ -9,6 +9,7 @@ from rookery.broker.api_table import ListenerType
 from rookery.broker.context import ClusterServices
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.permissions import Access
 from rookery.controller.service import Controller
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.connection import Handler
@@ -39,6 +40,7 @@ class ControllerRole:
         slices: Slices,
         quotas: NodeQuotas,
         protection: Protection,
+        access: Access | None = None,
     ) -> None:
         self._settings = settings
         self._environment = environment
@@ -74,6 +76,7 @@ class ControllerRole:
             static_config=settings.layers.static,
             slices=slices,
             throttling=quotas.throttling,
+            access=access,
         )
         self.handle: Handler = Dispatcher(services, ListenerType.CONTROLLER).handle
 

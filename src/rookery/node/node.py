@@ -25,6 +25,7 @@ from rookery.base.slices import Slices
 from rookery.base.types import NO_BROKER_EPOCH
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.network import Network
+from rookery.node.access import build_access, follow_acls
 from rookery.node.background import Background
 from rookery.node.broker_role import BrokerRole
 from rookery.node.controller_role import ControllerRole
@@ -167,6 +168,10 @@ class Node:
         for directory in logs.directories:
             directory.is_cordoned = directory.path in settings.cordoned_directories
         metadata_directory = _find_directory(logs, settings.metadata_directory)
+        access = build_access(settings.layers)
+        if access is not None:
+            # The first of the listeners: a request that sees a new image is decided by the ACLs of that image.
+            self._metadata.add(follow_acls(access))
         quotas = NodeQuotas(settings, self._metadata, environment.clock)
         failures = self._watch_directories(logs, metadata_directory, identity)
         quorum = self._quorum = self._open_quorum(metadata_directory, identity, protection)
@@ -179,6 +184,7 @@ class Node:
             slices=self._slices,
             quotas=quotas,
             protection=protection,
+            access=access,
         )
         await controller.serve()
         await self._start_quorum(quorum, controller)
@@ -197,6 +203,7 @@ class Node:
                 quotas=quotas,
                 failures=failures,
                 protection=protection,
+                access=access,
             )
             await self._broker.start()
 

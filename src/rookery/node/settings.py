@@ -131,7 +131,6 @@ class Settings:
     def from_static(cls, static: dict[str, str]) -> "Settings":
         """Build settings from keys whose values are valid one by one; this checks that they fit together."""
         layers = BrokerLayers(static=static)
-        _check_security(layers)
         directories = tuple(Path(item) for item in layers.items("log.dirs") or layers.items("log.dir") or () if item)
         if not directories or len(set(directories)) < len(directories):
             raise ConfigError("log.dirs must name at least one directory, and each only once")
@@ -283,12 +282,6 @@ def _roles(layers: BrokerLayers) -> frozenset[Role]:
     if not roles:
         raise ConfigError("process.roles must be broker, controller, or both")
     return roles
-
-
-def _check_security(layers: BrokerLayers) -> None:
-    """Reject settings that demand protection: a broker without it must not start, not even with a warning."""
-    if layers.text("authorizer.class.name"):
-        raise ConfigError("authorizer.class.name is set, but there is no authorizer: all clients may do everything")
 
 
 def _node_id(layers: BrokerLayers) -> NodeId:

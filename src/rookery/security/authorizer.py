@@ -138,6 +138,8 @@ class Authorizer:
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl = allow_if_no_acl
         self.is_loaded = False
+        # Counts the changes of the entries.
+        self.version = 0
         self.index = AclIndex()
         self._clients: dict[tuple[str, str, str], ClientDecisions] = {}
 
@@ -156,6 +158,7 @@ class Authorizer:
             else:
                 self.index.put(entry_id, acl)
         self._clients.clear()
+        self.version += 1
 
     def client(self, principal: Principal, host: str) -> ClientDecisions:
         """Return the decisions about a client."""

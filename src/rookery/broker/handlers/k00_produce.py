@@ -27,7 +27,7 @@ TRANSACTION_ABORTABLE. v12 adds partitions to their transaction (KIP-890). v13 n
 """
 
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from rookery.base.errors import ErrorCode, ProtocolError
@@ -36,7 +36,7 @@ from rookery.broker.produce.append import Appends
 from rookery.broker.produce.transactional import append_transactional
 from rookery.net.connection import HandlerResult
 from rookery.net.send import Reply
-from rookery.protocol.produce import decode_produce
+from rookery.protocol.produce import ProduceTopic, decode_produce
 from rookery.replication.replica import ACKS_NONE
 
 OLD_VERSIONS: Final = range(3)
@@ -44,17 +44,23 @@ OLD_VERSIONS: Final = range(3)
 
 def handle(context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
     transactional_id, acks, timeout_ms, topics = decode_produce(context.api_version, frame, position)
-    appends = Appends(context, acks)
+    return append(Appends(context, acks), topics, transactional_id, timeout_ms)
+
+
+def append(
+    appends: Appends, topics: Sequence[ProduceTopic], transactional_id: str | None, timeout_ms: int
+) -> HandlerResult:
+    """Append all batches of a request, and return the reply or an awaitable of it."""
     if transactional_id is None:
         appends.append_all(topics)
     else:
         task = append_transactional(appends, topics, transactional_id)
         if task is not None:
             return _reply_after(lambda: task, appends, timeout_ms)
-    return _reply(appends, timeout_ms)
+    return reply(appends, timeout_ms)
 
 
-def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
+def reply(appends: Appends, timeout_ms: int) -> HandlerResult:
     """Return the reply to a request whose batches are appended or being inspected, or an awaitable of it."""
     inspected = appends.inspected
     if inspected is not None and inspected.must_wait:
@@ -74,7 +80,7 @@ def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
 
 async def _reply_after(appended: Callable[[], Awaitable[None]], appends: Appends, timeout_ms: int) -> Reply | None:
     await appended()
-    answer = _reply(appends, timeout_ms)
+    answer = reply(appends, timeout_ms)
     return await answer if isinstance(answer, Awaitable) else answer
 
 

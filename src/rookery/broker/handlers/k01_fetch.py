@@ -31,7 +31,7 @@ this broker is not the leader. v17 replica's directory. v18 the high watermark t
 from collections.abc import Awaitable, Iterable, Sequence, Set
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from rookery.base.bounds import FETCH_PARTITIONS_PER_SLICE, REQUEST_BYTES_ON_LOOP
@@ -66,13 +66,17 @@ _TOPIC_IDS_SINCE = 13
 _CURRENT_LEADER_SINCE = 16
 _READ_COMMITTED = 1
 _OK: Final = ErrorCode.NONE
+NewFetch: TypeAlias = Callable[[RequestContext, FetchRequest, FetchContext], "Fetch"]
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
+def handle(
+    context: RequestContext, frame: memoryview, position: int, *, new_fetch: NewFetch | None = None
+) -> HandlerResult:
+    """Handle one request. `new_fetch` makes its `Fetch`, if not every partition may be read."""
     if len(frame) > REQUEST_BYTES_ON_LOOP:
-        return Held(_answer_large(context, context.services.large_requests.admit(frame), position))
-    return _answer(context, decode_fetch(context.api_version, frame, position))
+        return Held(_answer_large(context, context.services.large_requests.admit(frame), position, new_fetch))
+    return _answer(context, decode_fetch(context.api_version, frame, position), new_fetch)
 
 
 async def handle_on_controller(context: ClusterContext, request: QuorumFetchRequest) -> FetchResponse:
@@ -80,15 +84,17 @@ async def handle_on_controller(context: ClusterContext, request: QuorumFetchRequ
     return await context.services.quorum.receive(ApiKey.FETCH, request)
 
 
-async def _answer_large(context: RequestContext, frame: bytes, position: int) -> Reply | None:
+async def _answer_large(
+    context: RequestContext, frame: bytes, position: int, new_fetch: NewFetch | None
+) -> Reply | None:
     request = await context.services.large_requests.decode(
         frame, lambda data: decode_fetch(context.api_version, data, position)
     )
-    answer = _answer(context, request)
+    answer = _answer(context, request, new_fetch)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _answer(context: RequestContext, request: FetchRequest) -> HandlerResult:
+def _answer(context: RequestContext, request: FetchRequest, new_fetch: NewFetch | None) -> HandlerResult:
     session = context.services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
@@ -107,7 +113,7 @@ def _answer(context: RequestContext, request: FetchRequest) -> HandlerResult:
             context.api_version, (), throttle_time_ms=throttle_ms, error_code=session.error_code
         )
         return context.reply(body)
-    fetch = _Fetch(context, request, session)
+    fetch = (new_fetch or Fetch)(context, request, session)
     if len(session.partitions) > FETCH_PARTITIONS_PER_SLICE:
         return Held(fetch.answer_in_slices())
     fetch.read()
@@ -159,7 +165,7 @@ def _follower_key(node_id: NodeId) -> TopicPartition:
     return TopicPartition("", node_id)
 
 
-class _Fetch:
+class Fetch:
     """The reads of one request: one when it arrives, and another one after it has waited."""
 
     __slots__ = (

@@ -22,11 +22,11 @@ from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
-from rookery.broker.access import authorized_operations
 from rookery.broker.context import RequestContext
 from rookery.broker.known_answers import TopicAnswer
 from rookery.broker.offline_replicas import offline_replicas
 from rookery.broker.topic_creation import create_missing_topics
+from rookery.broker.visibility import authorized_operations, cluster_operations
 from rookery.metadata.image import PartitionImage, TopicImage
 from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.message import freeze
@@ -108,7 +108,8 @@ class _Answer:
         self._brokers = context.services.live_endpoints(context.listener)
         self._live = {broker.node_id for broker in self._brokers}
         wants_operations = request.get("include_topic_authorized_operations", False)
-        self._operations = authorized_operations(AclResourceType.TOPIC, requested=wants_operations)
+        # The same for all topics: with an authorizer, `access.metadata` sets the operations.
+        self._operations = authorized_operations(context, AclResourceType.TOPIC, "", requested=wants_operations)
         kind = (context.api_version, context.listener, wants_operations)
         self._described = context.services.known_answers.topics(context.services.image, kind)
 
@@ -141,7 +142,7 @@ class _Answer:
             cluster_id=services.cluster_id,
             controller_id=services.controller_id(self._live),
             topics=topics,
-            cluster_authorized_operations=authorized_operations(AclResourceType.CLUSTER, requested=wants_operations),
+            cluster_authorized_operations=cluster_operations(self._context, requested=wants_operations),
             error_code=ErrorCode.NONE,
         )
 

@@ -11,9 +11,9 @@ from collections.abc import Awaitable
 
 from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
-from rookery.broker.access import authorized_operations
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import RequestContext
+from rookery.broker.visibility import authorized_operations
 from rookery.coordinators.group.classic.results import DescribedGroup
 from rookery.protocol.messages import (
     DescribedGroupMember,
@@ -29,19 +29,20 @@ def handle(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
     wants_operations = request.get("include_authorized_operations", False)
-    operations = authorized_operations(AclResourceType.GROUP, requested=wants_operations)
 
     def convert(results: list[DescribedGroup | ErrorCode]) -> DescribeGroupsResponse:
         groups = [
             DescribedGroup(group_id, result) if isinstance(result, ErrorCode) else result
             for group_id, result in zip(request.groups, results, strict=True)
         ]
-        return DescribeGroupsResponse(groups=[_group(context, group, operations) for group in groups])
+        return DescribeGroupsResponse(groups=[_group(context, group, wants_operations) for group in groups])
 
     return respond_to_all([context.services.groups.describe(group_id) for group_id in request.groups], convert)
 
 
-def _group(context: RequestContext, group: DescribedGroup, operations: int) -> DescribeGroupsResponseDescribedGroup:
+def _group(
+    context: RequestContext, group: DescribedGroup, wants_operations: bool
+) -> DescribeGroupsResponseDescribedGroup:
     code = group.error_code
     if code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < _NOT_FOUND_SINCE:
         code = ErrorCode.NONE
@@ -63,5 +64,7 @@ def _group(context: RequestContext, group: DescribedGroup, operations: int) -> D
             )
             for member in group.members
         ],
-        authorized_operations=operations,
+        authorized_operations=authorized_operations(
+            context, AclResourceType.GROUP, group.group_id, requested=wants_operations and code is ErrorCode.NONE
+        ),
     )

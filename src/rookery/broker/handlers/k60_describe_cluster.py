@@ -8,10 +8,9 @@ MISMATCHED_ENDPOINT_TYPE, anything else UNSUPPORTED_ENDPOINT_TYPE (in v0, which 
 with INVALID_REQUEST). v2 also fenced brokers, if requested.
 """
 
-from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
-from rookery.broker.access import authorized_operations
 from rookery.broker.context import ClusterContext, RequestContext
+from rookery.broker.visibility import cluster_operations
 from rookery.metadata.image import BrokerImage
 from rookery.protocol.messages import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from rookery.quorum.voters import Endpoint
@@ -66,8 +65,8 @@ def _respond(
         cluster_id=context.services.cluster_id,
         controller_id=controller_id,
         brokers=nodes,
-        cluster_authorized_operations=authorized_operations(
-            AclResourceType.CLUSTER, requested=request.include_cluster_authorized_operations
+        cluster_authorized_operations=cluster_operations(
+            context, requested=request.include_cluster_authorized_operations
         ),
     )
 

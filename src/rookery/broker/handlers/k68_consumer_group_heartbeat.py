@@ -14,6 +14,7 @@ from typing import Any
 from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
+from rookery.broker.visibility import visible_topics
 from rookery.coordinators.group.consumer.assignment import Assignment, collect, in_order
 from rookery.coordinators.group.consumer.environment import ErrorResponse
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, validate
@@ -63,6 +64,7 @@ def _request(context: RequestContext, request: ConsumerGroupHeartbeatRequest) ->
         owned=_owned(request.topic_partitions),
         client_id=context.client_id or "",
         client_host=f"/{context.connection.peer_host}",
+        visible=visible_topics(context),
     )
 
 

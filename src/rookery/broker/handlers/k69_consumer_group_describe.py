@@ -10,9 +10,9 @@ from collections.abc import Awaitable
 
 from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
-from rookery.broker.access import NO_OPERATIONS, authorized_operations
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import RequestContext
+from rookery.broker.visibility import authorized_operations
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup, DescribedMember, DescribedTopic
 from rookery.metadata.features import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.protocol.messages import (
@@ -33,12 +33,16 @@ def handle(
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
     if context.services.image.feature_level(GROUP_VERSION) < GROUP_VERSION_LEVEL:
         refused = [DescribedConsumerGroup(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
-        return ConsumerGroupDescribeResponse(groups=[_group(group, NO_OPERATIONS) for group in refused])
-    operations = authorized_operations(AclResourceType.GROUP, requested=request.include_authorized_operations)
+        return ConsumerGroupDescribeResponse(
+            groups=[_group(context, group, wants_operations=False) for group in refused]
+        )
+    wants_operations = request.include_authorized_operations
 
     def convert(results: list[DescribedConsumerGroup | ErrorCode]) -> ConsumerGroupDescribeResponse:
         groups = [_described(*pair) for pair in zip(request.group_ids, results, strict=True)]
-        return ConsumerGroupDescribeResponse(groups=[_group(group, operations) for group in groups])
+        return ConsumerGroupDescribeResponse(
+            groups=[_group(context, group, wants_operations=wants_operations) for group in groups]
+        )
 
     return respond_to_all(
         [context.services.groups.describe_consumer(group_id) for group_id in request.group_ids], convert
@@ -51,7 +55,10 @@ def _described(group_id: str, result: DescribedConsumerGroup | ErrorCode) -> Des
     return DescribedConsumerGroup(group_id, result) if isinstance(result, ErrorCode) else result
 
 
-def _group(group: DescribedConsumerGroup, operations: int) -> ConsumerGroupDescribeResponseDescribedGroup:
+def _group(
+    context: RequestContext, group: DescribedConsumerGroup, *, wants_operations: bool
+) -> ConsumerGroupDescribeResponseDescribedGroup:
+    requested = wants_operations and group.error_code is ErrorCode.NONE
     return ConsumerGroupDescribeResponseDescribedGroup(
         error_code=group.error_code,
         error_message=group.message,
@@ -61,7 +68,9 @@ def _group(group: DescribedConsumerGroup, operations: int) -> ConsumerGroupDescr
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
         members=[_member(member) for member in group.members],
-        authorized_operations=operations,
+        authorized_operations=authorized_operations(
+            context, AclResourceType.GROUP, group.group_id, requested=requested
+        ),
     )
 
 

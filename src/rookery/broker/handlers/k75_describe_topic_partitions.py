@@ -14,9 +14,9 @@ from rookery.base.codes import AclResourceType
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
-from rookery.broker.access import authorized_operations
 from rookery.broker.context import RequestContext
 from rookery.broker.offline_replicas import offline_replicas
+from rookery.broker.visibility import authorized_operations, describable_topics
 from rookery.metadata.image import ClusterImage, PartitionImage
 from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.messages import (
@@ -33,9 +33,11 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     listed = sorted({topic.name for topic in request.topics})
     cursor = request.cursor
     if cursor is not None and (cursor.partition_index < 0 or (listed and cursor.topic_name not in listed)):
-        return _response([_fail(name, ErrorCode.INVALID_REQUEST) for name in listed])
+        return _response([_fail(context, name, ErrorCode.INVALID_REQUEST) for name in listed])
     first = cursor.topic_name if cursor is not None else ""
-    names = [name for name in (listed or sorted(context.services.image.topics)) if name >= first]
+    names = [
+        name for name in (listed or describable_topics(context, sorted(context.services.image.topics))) if name >= first
+    ]
     return _page(context, names, cursor, _limit(context, request))
 
 
@@ -54,7 +56,7 @@ def _page(
             return _response(topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0))
         topic = context.services.image.topics.get(name)
         if topic is None:
-            topics.append(_fail(name, _missing(name)))
+            topics.append(_fail(context, name, _missing(name)))
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), start + remaining)
@@ -63,7 +65,7 @@ def _page(
             for index in range(start, end)
             if index in topic.partitions
         ]
-        topics.append(_topic(ErrorCode.NONE, name, topic.topic_id, partitions))
+        topics.append(_topic(context, ErrorCode.NONE, name, topic.topic_id, partitions))
         if end < len(topic.partitions):
             return _response(topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end))
         remaining -= len(partitions)
@@ -82,12 +84,16 @@ def _missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _fail(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return _topic(code, name, NO_TOPIC_ID, [])
+def _fail(context: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return _topic(context, code, name, NO_TOPIC_ID, [])
 
 
 def _topic(
-    code: ErrorCode, name: str, topic_id: TopicId, partitions: list[DescribeTopicPartitionsResponsePartition]
+    context: RequestContext,
+    code: ErrorCode,
+    name: str,
+    topic_id: TopicId,
+    partitions: list[DescribeTopicPartitionsResponsePartition],
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
@@ -95,7 +101,9 @@ def _topic(
         topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=authorized_operations(AclResourceType.TOPIC, requested=code is ErrorCode.NONE),
+        topic_authorized_operations=authorized_operations(
+            context, AclResourceType.TOPIC, name, requested=code is ErrorCode.NONE
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
+from rookery.base.config_access import AUTHORIZER
 from rookery.base.errors import ErrorCode
 from rookery.base.slices import Slices
 from rookery.base.types import NodeId, ProducerId, TopicName, TopicPartition, encode_uuid
@@ -74,6 +75,7 @@ class GroupCoordinator:
                 consumer_settings=self.consumer_settings,
                 topics=lambda: self._topics,
                 match=self._matches.find,
+                is_restricted=bool(config.text(AUTHORIZER)),
             ),
             replicas=replicas,
             pending=pending,

@@ -35,6 +35,7 @@ from rookery.coordinators.group.consumer.environment import (
     ErrorResponse,
     Match,
     MemberTimer,
+    VisibleTopics,
 )
 from rookery.coordinators.group.consumer.group import ConsumerGroup, VolatileChange, tombstones
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest as ConsumerHeartbeatRequest
@@ -73,7 +74,11 @@ class ListedGroup(NamedTuple):
 
 
 class GroupShard:
-    """`new_id` returns the random part of member ids, `topics` the cluster's present topics."""
+    """`new_id` returns the random part of member ids, `topics` the cluster's present topics.
+
+    `match` finds the topics of a pattern. If `is_restricted`, only heartbeats that say which topics their client may
+    see match patterns: a timer, for example, has no client, and must not add topics to a group.
+    """
 
     def __init__(
         self,
@@ -83,11 +88,13 @@ class GroupShard:
         consumer_settings: ConsumerSettings | None = None,
         topics: Callable[[], Mapping[TopicName, TopicImage]] = dict,
         match: Match = regex.matching,
+        is_restricted: bool = False,
     ) -> None:
         self.settings = settings
         self.consumer_settings = consumer_settings or ConsumerSettings()
         self._topics = topics
         self._match = match
+        self._is_restricted = is_restricted
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self._new_id = new_id
@@ -238,7 +245,7 @@ class GroupShard:
     def consumer_heartbeat(
         self, request: ConsumerHeartbeatRequest, now_ms: TimestampMs
     ) -> CoordinatorResult[ConsumerHeartbeatResponse | ErrorResponse]:
-        return consumer.consumer_heartbeat(self.groups, request, self._environment(now_ms))
+        return consumer.consumer_heartbeat(self.groups, request, self._environment(now_ms, request.visible))
 
     def describe_consumer(self, group_id: str, now_ms: TimestampMs) -> DescribedConsumerGroup:
         group = self.groups.get(group_id)
@@ -246,8 +253,17 @@ class GroupShard:
             return consumer_describe.describe_missing(group_id, is_classic=group is not None)
         return consumer_describe.describe(group, self._environment(now_ms))
 
-    def _environment(self, now_ms: TimestampMs) -> Environment:
-        return Environment(self._topics(), self.consumer_settings, self.settings, now_ms, self._match)
+    def _environment(self, now_ms: TimestampMs, visible: VisibleTopics | None = None) -> Environment:
+        environment = Environment(self._topics(), self.consumer_settings, self.settings, now_ms, self._match)
+        if not self._is_restricted:
+            return environment
+        if visible is None:
+            # The groups keep the topics that they have: the next heartbeat matches the patterns.
+            return environment._replace(match=lambda *_: None)
+        return environment._replace(
+            match=lambda pattern, topics: _restrict(self._match(pattern, topics), visible),
+            visible_version=visible.version,
+        )
 
     # Offsets
 
@@ -290,3 +306,7 @@ def _listed(group: Group) -> ListedGroup:
     if isinstance(group, ConsumerGroup):
         return ListedGroup(group.group_id, "consumer", group.state.value, "consumer")
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
+
+
+def _restrict(matched: frozenset[TopicName] | None, visible: VisibleTopics) -> frozenset[TopicName] | None:
+    return None if matched is None else frozenset(filter(visible.includes, matched))

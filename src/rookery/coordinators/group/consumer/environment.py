@@ -78,6 +78,13 @@ def _assignors(texts: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+class VisibleTopics(NamedTuple):
+    """The topics that the client of a request may see. `version` changes when others may be visible."""
+
+    version: int
+    includes: Callable[[TopicName], bool]
+
+
 Match: TypeAlias = Callable[[str, Mapping[TopicName, TopicImage]], frozenset[TopicName] | None]
 
 
@@ -89,6 +96,8 @@ class Environment(NamedTuple):
     now_ms: TimestampMs
     # Returns the topics that match a pattern, or None while they are being matched.
     match: Match = regex.matching
+    # The version of `VisibleTopics` that `match` was restricted to, None if there is no such restriction.
+    visible_version: int | None = None
 
 
 class ErrorResponse(NamedTuple):

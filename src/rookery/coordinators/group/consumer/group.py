@@ -72,6 +72,8 @@ class VolatileState:
 
     # The topics that `subscriptions` and `regexes` were last computed from.
     seen_topics: Mapping[TopicName, TopicImage] | None = None
+    # The version of the visible topics that `regexes` were last restricted to.
+    seen_version: int | None = None
     # Classic members that got REBALANCE_IN_PROGRESS and whose rejoin timers run.
     rejoining: frozenset[str] = frozenset()
 

@@ -12,7 +12,7 @@ from rookery.base.values import value_class
 from rookery.coordinators import regex
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment, is_subset
 from rookery.coordinators.group.consumer.draft import Draft
-from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse
+from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse, VisibleTopics
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState
 from rookery.coordinators.group.consumer.rebalance import advance_member, assign, refresh, remove, restart_session
@@ -36,6 +36,8 @@ class HeartbeatRequest:
     owned: Assignment | None = None
     client_id: str = ""
     client_host: str = ""
+    # The topics that a pattern may match, None if it may match all.
+    visible: VisibleTopics | None = None
 
     @property
     def is_leave(self) -> bool:

@@ -21,7 +21,7 @@ def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
 
     A difference increments the group's epoch, upon which `assign` computes another target.
     """
-    if not changed and draft.volatile.seen_topics is environment.topics:
+    if not changed and not _is_stale(draft, environment):
         return
     resolved, is_complete = _resolve_regexes(draft, environment)
     changed |= resolved
@@ -33,7 +33,13 @@ def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
         draft.set_epoch(draft.group.epoch + 1)
     if is_complete:
         # While a pattern is still being matched, the topics do not count as seen: the next heartbeat tries again.
-        draft.set_volatile(seen_topics=environment.topics)
+        draft.set_volatile(seen_topics=environment.topics, seen_version=environment.visible_version)
+
+
+def _is_stale(draft: Draft, environment: Environment) -> bool:
+    """Return whether the cluster's topics changed since the patterns were matched, or which of them are visible."""
+    volatile, version = draft.volatile, environment.visible_version
+    return volatile.seen_topics is not environment.topics or (version is not None and volatile.seen_version != version)
 
 
 def assign(draft: Draft, environment: Environment) -> None:
@@ -98,7 +104,7 @@ def _resolve_regexes(draft: Draft, environment: Environment) -> tuple[bool, bool
     known, used = draft.group.regexes, draft.group.used_regexes()
     for pattern in sorted(known.keys() - used):
         draft.delete_regex(pattern)
-    stale = draft.volatile.seen_topics is not environment.topics
+    stale = _is_stale(draft, environment)
     changed, is_complete = False, True
     for pattern in sorted(used):
         if stale or pattern not in known:
