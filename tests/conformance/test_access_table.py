@@ -1,0 +1,139 @@
+"""The table of access tests on real brokers: clients that log in as users, and ACLs that are created by requests."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from bench.systems import ApacheKafka, free_ports
+from rookery.base.codes import AclOperation, AclPermission, AclResourceType, PatternType
+from rookery.base.config_access import AUTHORIZER, STANDARD_AUTHORIZER, SUPER_USERS
+from rookery.base.errors import ErrorCode
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+from rookery.security.acls import AclBinding
+from tests.conformance.brokers import JARS, SETTINGS
+from tests.support import access_requests as make
+from tests.support.access_cases import ADMIN, TOPICS, USER, Case, outcome, parse_acls
+from tests.support.access_table import CASES
+from tests.support.waiting import eventually
+from tests.support.wire import WireClient
+
+pytestmark = pytest.mark.java
+
+PASSWORD = "secret"
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+ANY_ACL = Message(
+    resource_type_filter=AclResourceType.ANY,
+    resource_name_filter=None,
+    pattern_type_filter=PatternType.ANY,
+    principal_filter=None,
+    host_filter=None,
+    operation=AclOperation.ANY,
+    permission_type=AclPermission.ANY,
+)
+RETRIED = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+def log_in(address: str, user: str) -> WireClient:
+    client = WireClient(address)
+    assert client.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == ErrorCode.NONE
+    token = f"\0{user}\0{PASSWORD}".encode()
+    assert client.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token).error_code == ErrorCode.NONE
+    return client
+
+
+class SecuredBroker:
+    """A broker with an authorizer, connections of a super user and of the user of the table, and the topics' ids."""
+
+    def __init__(self, plain: str, secured: str) -> None:
+        self.admin = WireClient(plain)
+        self.user = log_in(secured, USER)
+        self.ids: dict[str, UUID] = {}
+
+    def close(self) -> None:
+        self.admin.socket.close()
+        self.user.socket.close()
+
+    def set_up(self) -> None:
+        topics = [
+            Message(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]) for name in TOPICS
+        ]
+        created = self.admin.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout_ms=30_000, validate_only=False)
+        self.ids = {topic.name: topic.topic_id for topic in created.topics}
+        for key, version, fields in make.SETUP:
+            response = self._call_until_served(key, version, fields)
+        opened = make.opened(response.producer_id, response.producer_epoch)
+        self._call_until_served(ApiKey.ADD_PARTITIONS_TO_TXN, 3, opened)
+
+    def _call_until_served(self, key: ApiKey, version: int, fields: Any) -> Message:
+        """Return the first response without an error about a coordinator: these are created by the first requests."""
+        responses: list[Message] = []
+
+        def is_served() -> bool:
+            responses.append(self.admin.call(key, version, **fields))
+            return not any(code.name in outcome(responses[-1], self.ids) for code in RETRIED)
+
+        eventually(is_served, f"a coordinator that answers {key.name}")
+        return responses[-1]
+
+    def permit(self, acls: list[AclBinding]) -> None:
+        """Make `acls` the only ones, and wait until they have an effect."""
+        self.admin.call(ApiKey.DELETE_ACLS, 3, filters=[ANY_ACL])
+        created = self.admin.call(ApiKey.CREATE_ACLS, 3, creations=[_creation(acl) for acl in acls])
+        assert all(result.error_code == ErrorCode.NONE for result in created.results), created
+        eventually(lambda: self._acl_count() == len(set(acls)), "the ACLs")
+
+    def _acl_count(self) -> int:
+        found = self.admin.call(ApiKey.DESCRIBE_ACLS, 3, **vars(ANY_ACL))
+        return sum(len(resource.acls) for resource in found.resources)
+
+    def outcome(self, case: Case) -> str:
+        self.permit(parse_acls(case.acls))
+        response = self.user.call(case.key, case.version, **make.resolved(case.fields, self.ids))
+        return outcome(response, self.ids)
+
+
+def _creation(acl: AclBinding) -> Message:
+    return Message(
+        resource_type=acl.pattern.type,
+        resource_name=acl.pattern.name,
+        resource_pattern_type=acl.pattern.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _settings() -> dict[str, str]:
+    users = " ".join(f'user_{user}="{PASSWORD}"' for user in (ADMIN, USER))
+    return {
+        **SETTINGS,
+        "auto.create.topics.enable": "true",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secured.plain.sasl.jaas.config": f"{LOGIN} {users};",
+        AUTHORIZER: STANDARD_AUTHORIZER,
+        # The node itself, and the connection that prepares the tests, do not log in.
+        SUPER_USERS: f"User:{ADMIN};User:ANONYMOUS",
+    }
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    process = ApacheKafka(JARS, listeners=[f"SECURED://{address}"]).start(tmp_path_factory.mktemp("kafka"), _settings())
+    try:
+        broker = SecuredBroker(process.bootstrap, address)
+        broker.set_up()
+        yield broker
+        broker.close()
+    finally:
+        process.stop()
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.label) for case in CASES])
+def test_kafka_agrees_with_the_table(kafka: SecuredBroker, case: Case) -> None:
+    assert kafka.outcome(case) == case.outcome
