@@ -23,7 +23,7 @@ from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import BrokerHeartbeat, Registration
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
-from rookery.node.access import build_access, follow_acls
+from rookery.node.access import start_access
 from rookery.node.coordinators import Coordinators, build_coordinators
 from rookery.node.quorum_config import sole_voter
 from rookery.protocol.api import SERVED, ApiKey
@@ -190,9 +190,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     for directory in (*paths, metadata_directory):
         directory.mkdir(parents=True, exist_ok=True)
     metadata = MetadataPublisher()
-    access = build_access(broker_layers(metadata.image, NODE_ID, config))
-    if access is not None:
-        metadata.add(follow_acls(access))
+    access = start_access(metadata, broker_layers(metadata.image, NODE_ID, config))
     quorum = await start_quorum(metadata_directory, metadata, clock)
     controller = Controller(
         quorum, metadata, node_id=NODE_ID, cluster_id=CLUSTER_ID, static=config, random=random, clock=clock

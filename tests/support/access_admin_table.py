@@ -4,6 +4,7 @@ from typing import Final
 from uuid import UUID
 
 from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
 from tests.support import access_requests as make
 from tests.support.access_cases import rows
 from tests.support.access_requests import MINE, UNKNOWN_ID
@@ -208,9 +209,9 @@ _USERS = [
     *rows(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         0,
-        {"users": None},
+        {"users": [Message(name="bob")]},
         ("", "NO_CLUSTER"),
-        ("DESCRIBE cluster", "ok"),
+        ("DESCRIBE cluster", "bob RESOURCE_NOT_FOUND, ok"),
     ),
     *rows(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,

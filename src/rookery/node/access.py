@@ -4,7 +4,7 @@ from rookery.base.config import BrokerLayers
 from rookery.base.config_access import ALLOW_IF_NO_ACL, AUTHORIZER, SUPER_USERS, principals_of
 from rookery.broker.permissions import Access
 from rookery.metadata.image import ClusterImage, Delta
-from rookery.metadata.publisher import ImageListener
+from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.security.authorizer import Authorizer
 
 
@@ -18,6 +18,17 @@ def build_access(layers: BrokerLayers) -> Access | None:
             allow_if_no_acl=layers.boolean(ALLOW_IF_NO_ACL),
         )
     )
+
+
+def start_access(metadata: MetadataPublisher, layers: BrokerLayers) -> Access | None:
+    """Build the authorizer that the settings ask for, and let it follow the ACLs.
+
+    It must be the first of the listeners: a request that sees a new image is decided by the ACLs of that image.
+    """
+    access = build_access(layers)
+    if access is not None:
+        metadata.add(follow_acls(access))
+    return access
 
 
 def follow_acls(access: Access) -> ImageListener:

@@ -25,7 +25,7 @@ from rookery.base.slices import Slices
 from rookery.base.types import NO_BROKER_EPOCH
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.network import Network
-from rookery.node.access import build_access, follow_acls
+from rookery.node.access import start_access
 from rookery.node.background import Background
 from rookery.node.broker_role import BrokerRole
 from rookery.node.controller_role import ControllerRole
@@ -158,20 +158,9 @@ class Node:
             # A broker without the role of a controller does not sync its copy of the metadata log: a power loss may
             # remove all of it, and the node copies it from the controllers again.
             check_metadata_exists(environment.files, settings.log_directories, settings.metadata_directory)
-        logs = self._logs = LogManager(
-            environment.files,
-            environment.clock,
-            settings.log_directories,
-            new_uuid=environment.new_uuid,
-            boot_id=environment.boot_id,
-        )
-        for directory in logs.directories:
-            directory.is_cordoned = directory.path in settings.cordoned_directories
+        logs = self._logs = self._new_logs()
         metadata_directory = _find_directory(logs, settings.metadata_directory)
-        access = build_access(settings.layers)
-        if access is not None:
-            # The first of the listeners: a request that sees a new image is decided by the ACLs of that image.
-            self._metadata.add(follow_acls(access))
+        access = start_access(self._metadata, settings.layers)
         quotas = NodeQuotas(settings, self._metadata, environment.clock)
         failures = self._watch_directories(logs, metadata_directory, identity)
         quorum = self._quorum = self._open_quorum(metadata_directory, identity, protection)
@@ -206,6 +195,19 @@ class Node:
                 access=access,
             )
             await self._broker.start()
+
+    def _new_logs(self) -> LogManager:
+        settings, environment = self._settings, self._environment
+        logs = LogManager(
+            environment.files,
+            environment.clock,
+            settings.log_directories,
+            new_uuid=environment.new_uuid,
+            boot_id=environment.boot_id,
+        )
+        for directory in logs.directories:
+            directory.is_cordoned = directory.path in settings.cordoned_directories
+        return logs
 
     def _watch_directories(
         self, logs: LogManager, metadata_directory: LogDirectory, identity: Identity

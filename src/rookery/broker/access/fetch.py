@@ -37,10 +37,10 @@ class GuardedFetch(Fetch):
     def _read_partition(self, partition: SessionPartition, remaining: int, at_least_one: bool) -> Fetched:
         if self._request.replica_id >= 0:
             return super()._read_partition(partition, remaining, at_least_one) if self._may_follow else _DENIED
-        topic = partition.topic
-        if topic is None:
+        topic, key = partition.topic, partition.key[0]
+        if topic is None and not isinstance(key, str):
             # The id is not resolved yet, or unknown.
-            topic = self._context.services.replicas.topic_name(partition.key[0])  # type: ignore[arg-type]
+            topic = self._context.services.replicas.topic_name(key)
         if topic is not None:
             is_readable = self._readable.get(topic)
             if is_readable is None:

@@ -8,6 +8,7 @@ forwarded to the new one, which decides again.
 Requests that are handled in pieces are guarded piece by piece: a guard must depend on the piece alone.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -192,5 +193,6 @@ def with_fields(message: Struct, **fields: Any) -> Message:
 
 def repeated(keys: Sequence[Hashable]) -> set[Hashable]:
     """Return the keys that occur more than once: their error is another one, and comes first."""
-    seen: set[Hashable] = set()
-    return {key for key in keys if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+    if len(set(keys)) == len(keys):
+        return set()
+    return {key for key, count in Counter(keys).items() if count > 1}

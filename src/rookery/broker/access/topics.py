@@ -104,7 +104,7 @@ def create_topics(client: Client, context: ClusterContext, request: CreateTopics
 
 
 def _hide_configs(response: Any, hidden: Collection[str]) -> CreateTopicsResponse:
-    """Remove what a topic is configured with; whether it was created is told."""
+    """Remove what a topic is configured with; the result of the creation stays."""
     topics = [
         with_fields(
             topic,
