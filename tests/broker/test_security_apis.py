@@ -17,7 +17,11 @@ from rookery.security.scram_credentials import ScramMechanism, derive_credential
 from tests.broker.harness import Broker, play, versions
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-CONFIG = {"authorizer.class.name": AUTHORIZER, "delegation.token.secret.key": "secret"}
+CONFIG = {
+    "authorizer.class.name": AUTHORIZER,
+    "super.users": "User:ANONYMOUS;User:alice;User:carol",
+    "delegation.token.secret.key": "secret",
+}
 ALICE, BOB, CAROL = (Principal("User", name) for name in ("alice", "bob", "carol"))
 ANY_ACL: dict[str, Any] = {
     "resource_type_filter": 1,
