@@ -116,6 +116,18 @@ def make_certificates(directory: Path) -> Certificates:
     return made
 
 
+def make_identity(
+    directory: Path, name: str, *, names: tuple[str, ...] = (), lifetime: timedelta = _LIFETIME
+) -> tuple[Path, Path]:
+    """Return a new authority and a key with a certificate of it, as PEM files."""
+    authority = _authority(f"authority of {name}")
+    identity = _signed(name, authority, tuple(map(x509.DNSName, names)), lifetime)
+    trusted, key = directory / f"{name}-authority.pem", directory / f"{name}.pem"
+    trusted.write_bytes(_pem(authority.certificate))
+    key.write_bytes(_key_pem(identity.key) + _pem(identity.certificate))
+    return trusted, key
+
+
 class _Identity(NamedTuple):
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -130,9 +142,11 @@ def _authority(name: str) -> _Identity:
     return _Identity(key, builder.sign(key, hashes.SHA256()))
 
 
-def _signed(name: str, authority: _Identity, names: tuple[x509.GeneralName, ...]) -> _Identity:
+def _signed(
+    name: str, authority: _Identity, names: tuple[x509.GeneralName, ...], lifetime: timedelta = _LIFETIME
+) -> _Identity:
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(name, key).issuer_name(authority.certificate.subject)
+    builder = _builder(name, key, lifetime).issuer_name(authority.certificate.subject)
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = builder.add_extension(identifier, critical=False)
     if names:
@@ -140,13 +154,13 @@ def _signed(name: str, authority: _Identity, names: tuple[x509.GeneralName, ...]
     return _Identity(key, builder.sign(authority.key, hashes.SHA256()))
 
 
-def _builder(name: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(name: str, key: ec.EllipticCurvePrivateKey, lifetime: timedelta = _LIFETIME) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder(subject_name=_name(name), public_key=key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _LIFETIME)
-        .not_valid_after(now + _LIFETIME)
+        .not_valid_after(now + lifetime)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 

@@ -14,10 +14,12 @@ from rookery.base.errors import ConfigError
 from rookery.base.files import Files
 from rookery.base.types import NodeId, TimestampMs, encode_uuid
 from rookery.base.values import value_class
+from rookery.metadata.image.scram import ScramKey
 from rookery.node.format import FormatOptions, format_node
 from rookery.node.identity import META_FILE, read_stamp
 from rookery.node.quorum_config import ANY_ADDRESS
 from rookery.node.settings import Settings
+from rookery.security.scram_credentials import ScramCredential
 
 CONTROLLER: Final = "CONTROLLER"
 
@@ -89,13 +91,21 @@ def member_settings(member: Member, members: Sequence[Member], *, protocol: str 
 
 
 def format_members(
-    files: Files, members: Sequence[Member], settings: Sequence[Mapping[str, str]], *, now_ms: TimestampMs
+    files: Files,
+    members: Sequence[Member],
+    settings: Sequence[Mapping[str, str]],
+    *,
+    now_ms: TimestampMs,
+    scram: Mapping[ScramKey, ScramCredential] | None = None,
 ) -> str:
-    """Format the directories of members that are not formatted; returns the id of the cluster, which may be new."""
+    """Format the directories of members that are not formatted; returns the id of the cluster, which may be new.
+
+    `scram` are the first users of the cluster.
+    """
     stamps = (read_stamp(files, member.data_dir) for member in members if files.exists(member.data_dir))
     known = [stamp["cluster.id"] for stamp in stamps if stamp is not None]
     cluster_id = known[0] if known else encode_uuid(uuid4())
-    options = FormatOptions(cluster_id=cluster_id, ignore_formatted=True)
+    options = FormatOptions(cluster_id=cluster_id, ignore_formatted=True, scram=scram or {})
     for values in settings:
         loaded = Settings.load(overrides=[f"{key}={value}" for key, value in values.items()])
         format_node(files, loaded, options, new_uuid=uuid4, now_ms=now_ms)

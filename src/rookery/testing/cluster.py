@@ -30,6 +30,7 @@ from rookery.testing.process import BrokerProcess
 from rookery.testing.shifted_time import TimeShift
 from rookery.testing.shortcuts import DEFAULT_TIMEOUT_S, Shortcuts, run_in_thread
 from rookery.testing.thread import BrokerThread, UnsyncedFiles
+from rookery.testing.users import scram_credentials
 
 _PAUSE_S: Final = 0.05
 _ANSWER_S: Final = 2.0
@@ -51,7 +52,7 @@ class EmbeddedCluster(Managed, Shortcuts):
     process, which allows cuts of the network and faults; "process" runs each as another process. The data is stored in
     `data_dir`, or in a temporary directory that is deleted with the cluster. New topics have up to three replicas.
     `security_protocol` is the name of the brokers' listener, with its keys in `settings`; `client_settings` are for the
-    clients of the shortcuts.
+    clients of the shortcuts. `users` are the first users of SCRAM, with their passwords.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class EmbeddedCluster(Managed, Shortcuts):
         schema_registry: bool = False,
         security_protocol: str = "PLAINTEXT",
         client_settings: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
@@ -80,6 +82,7 @@ class EmbeddedCluster(Managed, Shortcuts):
         self._count = brokers
         self._mode = mode
         self._security_protocol = security_protocol
+        self._users = dict(users or {})
         self._client_settings = {"security.protocol": security_protocol, **(client_settings or {})}
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._has_registry = schema_registry
@@ -288,7 +291,8 @@ class EmbeddedCluster(Managed, Shortcuts):
         self._faults = {node: Faults() for node in self.nodes}
         self._shifts = {node: TimeShift() for node in self.nodes}
         files, settings = UnsyncedFiles(), [self._settings_of(member) for member in self._members]
-        format_members(files, self._members, settings, now_ms=SystemClock().now_ms())
+        scram = scram_credentials(self._users)
+        format_members(files, self._members, settings, now_ms=SystemClock().now_ms(), scram=scram)
         if self._mode == "thread":
             owners = {port: node for node, pair in enumerate(ports, 1) for port in pair}
             self._links = Links(owners)

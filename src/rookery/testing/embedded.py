@@ -10,7 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
+from uuid import uuid4
 
+from rookery.base.clock import SystemClock
+from rookery.base.files import OsFiles
+from rookery.base.types import encode_uuid
+from rookery.node.format import FormatOptions, format_node
+from rookery.node.identity import read_stamp
 from rookery.node.settings import Settings
 from rookery.testing.faults import Faults
 from rookery.testing.logs import routed_logs
@@ -19,6 +25,7 @@ from rookery.testing.process import BrokerProcess
 from rookery.testing.shifted_time import TimeShift
 from rookery.testing.shortcuts import Shortcuts
 from rookery.testing.thread import BrokerThread
+from rookery.testing.users import scram_credentials
 
 Mode: TypeAlias = Literal["thread", "process"]
 
@@ -43,7 +50,7 @@ class EmbeddedBroker(Managed, Shortcuts):
     allows faults and advancing its time; "process" runs `rookery start` as another process. The data is stored in
     `data_dir`, or in a temporary directory that is deleted with the broker. `schema_registry` also starts a schema
     registry. `security_protocol` is the name of the listener, with its keys in `settings`; `client_settings` are for
-    the clients of the shortcuts.
+    the clients of the shortcuts. `users` are the first users of SCRAM, with their passwords.
     """
 
     def __init__(
@@ -55,11 +62,13 @@ class EmbeddedBroker(Managed, Shortcuts):
         schema_registry: bool = False,
         security_protocol: str = "PLAINTEXT",
         client_settings: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         check_options(settings or {}, mode)
         self._settings = {**DEFAULTS, **(settings or {})}
         self._mode = mode
         self._security_protocol = security_protocol
+        self._users = dict(users or {})
         self._client_settings = {"security.protocol": security_protocol, **(client_settings or {})}
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._shift = TimeShift()
@@ -127,9 +136,24 @@ class EmbeddedBroker(Managed, Shortcuts):
         if self._has_registry:
             own["schema.registry.listeners"] = self.schema_registry_url
         assignments = [f"{key}={value}" for key, value in (self._settings | own).items()]
+        if self._users:
+            self._format(assignments)
         runner = self._make_runner(assignments)
         runner.start()
         self._runner = runner
+
+    def _format(self, assignments: list[str]) -> None:
+        """Format the directory with the users. A broker without users formats it by itself."""
+        settings = Settings.load(overrides=assignments, overrides_given_as="settings")
+        options = FormatOptions(
+            cluster_id=encode_uuid(uuid4()),
+            standalone=bool(settings.controller_listeners),
+            ignore_formatted=True,
+            scram=scram_credentials(self._users),
+        )
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        if read_stamp(OsFiles(), self.data_dir) is None:
+            format_node(OsFiles(), settings, options, new_uuid=uuid4, now_ms=SystemClock().now_ms())
 
     def _make_runner(self, assignments: list[str]) -> Runner:
         if self._mode == "process":
