@@ -5,9 +5,11 @@ changes, and when AlterConfigs changes a key such as `listener.name.NAME.ssl.key
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ConfigError
@@ -21,13 +23,26 @@ from rookery.node.environment import Environment
 from rookery.node.image_credentials import ImageCredentials
 from rookery.node.settings import Settings
 from rookery.node.tls_contexts import RenewedContext, TlsContexts
-from rookery.security.listener_security import ListenerSecurity, ServerMechanism, ServerSasl, read_listener
+from rookery.security.listener_security import (
+    ListenerSecurity,
+    ServerMechanism,
+    ServerSasl,
+    TokenSettings,
+    read_listener,
+)
 from rookery.security.sasl import PLAIN
 from rookery.security.sasl_server.exchange import Mechanism
+from rookery.security.sasl_server.oauth_bearer import OAuthBearerMechanism
 from rookery.security.sasl_server.plain import PlainMechanism, plain_users
 from rookery.security.sasl_server.scram import ScramServer
 from rookery.security.scram_credentials import ScramMechanism
 from rookery.security.settings import PLAINTEXT, SecuritySettings
+from rookery.security.token_validation import BearerToken
+
+if TYPE_CHECKING:
+    from rookery.node.verification_keys import KeySource
+
+logger = structlog.get_logger(__name__)
 
 _NONCE_BYTES: Final = 18
 _SECRET_BYTES: Final = 32
@@ -63,12 +78,15 @@ class Protection:
             if security.tls is not None
         }
         self._stores = {name: security.tls for name, security in settings.security.items()}
+        self._key_sources = dict(self._make_key_sources())
         self.peers = self._opener("connections to brokers", settings.peer_security)
         self.controllers = self._opener("connections to controllers", settings.controller_security)
 
     async def open(self) -> None:
         """Read the key stores. Raises StartupError."""
         await self._contexts.load()
+        for source in self._key_sources.values():
+            await source.open()
 
     def guard(self, listener: str) -> Guard | None:
         """Return the protection of a listener; None if it has none."""
@@ -82,7 +100,7 @@ class Protection:
         return Guard(tls=tls, logins=None if security.sasl is None else self._login_rules(security.sasl))
 
     def jobs(self) -> list[Job]:
-        return self._contexts.jobs()
+        return [*self._contexts.jobs(), *(source.job() for source in self._key_sources.values())]
 
     def configure(self, layers: BrokerLayers) -> None:
         """Use the key stores of changed settings, from the next check on."""
@@ -100,6 +118,19 @@ class Protection:
     def close(self) -> None:
         self.peers.close()
         self.controllers.close()
+
+    def _make_key_sources(self) -> Iterator[tuple[TokenSettings, "KeySource"]]:
+        for security in self._settings.security.values():
+            for mechanism in () if security.sasl is None else security.sasl.mechanisms.values():
+                tokens = mechanism.tokens
+                if tokens is None or tokens.keys_url is None:
+                    continue
+                from rookery.node.verification_keys import KeySource
+                from rookery.security.token_signatures import check_library
+
+                check_library()
+                _warn_of_open_rules(security.name, tokens)
+                yield tokens, KeySource(tokens, self._environment.clock, self._environment.executor)
 
     def _listener_context(self, security: ListenerSecurity) -> RenewedContext:
         # Imported here, because a node without TLS needs neither the module nor its libraries.
@@ -148,11 +179,30 @@ class Protection:
         if mechanism.name == PLAIN:
             assert mechanism.login is not None
             return PlainMechanism(plain_users(mechanism.login.options))
+        if mechanism.tokens is not None:
+            return OAuthBearerMechanism(self._token_check(mechanism.tokens))
         scram = ScramMechanism.of_name(mechanism.name)
         assert scram is not None
         return ScramServer(
             mechanism=scram, credentials=self._credentials, new_nonce=self._new_nonce, secret=self._secret
         )
 
+    def _token_check(self, tokens: TokenSettings) -> Callable[[str], BearerToken]:
+        # Imported here, because only OAUTHBEARER needs the modules and their libraries.
+        from rookery.node.verification_keys import validate_unsecured
+
+        if tokens.keys_url is None:
+            return validate_unsecured(tokens, self._environment.clock)
+        return self._key_sources[tokens].validate
+
     def _new_nonce(self) -> str:
         return base64.urlsafe_b64encode(self._environment.random.randbytes(_NONCE_BYTES)).decode()
+
+
+def _warn_of_open_rules(listener: str, tokens: TokenSettings) -> None:
+    """Name the checks that a token passes unseen."""
+    for key, value in (("issuer", tokens.rules.issuer), ("audience", tokens.rules.audiences)):
+        if not value:
+            logger.warning(
+                f"sasl.oauthbearer.expected.{key} is not set: tokens for other services are accepted", listener=listener
+            )

@@ -17,10 +17,22 @@ from rookery.security.principal_rules import PrincipalRules
 from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from rookery.security.sasl_server.plain import plain_users
 from rookery.security.settings import SaslSettings, SecuritySettings, TlsSettings
+from rookery.security.token_validation import TokenRules
 
-SERVER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+SERVER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+PEER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 MECHANISMS_KEY: Final = "sasl.enabled.mechanisms"
 JAAS_KEY: Final = "sasl.jaas.config"
+KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_KEYS_TIMEOUT_S: Final = 10.0
+_HANDLER: Final = "sasl.server.callback.handler.class"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+_UNSECURED_HANDLER: Final = f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+# The classes that do what is done here anyway.
+_SECURED_HANDLERS: Final = (
+    f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}.secured.OAuthBearerValidatorCallbackHandler",
+)
 _MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     **dict.fromkeys(SCRAM_MECHANISMS, "org.apache.kafka.common.security.scram.ScramLoginModule"),
@@ -44,12 +56,28 @@ class ServerTls:
 
 
 @value_class(kw_only=True)
+class TokenSettings:
+    """How bearer tokens are validated: with the keys at `keys_url`; None if tokens have no signatures."""
+
+    rules: TokenRules
+    keys_url: str | None
+    refresh_ms: int
+    retry_ms: int
+    retry_max_ms: int
+    timeout_s: float
+
+
+@value_class(kw_only=True)
 class ServerMechanism:
-    """One mechanism of a listener. `max_reauth_ms` is the longest session, 0 without a limit."""
+    """One mechanism of a listener. `max_reauth_ms` is the longest session, 0 without a limit.
+
+    `tokens` is for OAUTHBEARER.
+    """
 
     name: str
     login: LoginModule | None
     max_reauth_ms: int
+    tokens: TokenSettings | None = None
 
 
 @value_class(kw_only=True)
@@ -199,7 +227,29 @@ def _server_mechanism(keys: _Keys, name: str) -> ServerMechanism:
     login = keys.login(name)
     for problem in _credential_problems(keys, name, login):
         raise ConfigError(problem)
-    return ServerMechanism(name=name, login=login, max_reauth_ms=keys.integer("connections.max.reauth.ms", name))
+    return ServerMechanism(
+        name=name,
+        login=login,
+        max_reauth_ms=keys.integer("connections.max.reauth.ms", name),
+        tokens=_tokens(keys) if name == OAUTHBEARER else None,
+    )
+
+
+def _tokens(keys: _Keys) -> TokenSettings:
+    return TokenSettings(
+        rules=TokenRules(
+            issuer=keys.text("sasl.oauthbearer.expected.issuer", OAUTHBEARER),
+            audiences=keys.items("sasl.oauthbearer.expected.audience", OAUTHBEARER),
+            skew_s=keys.integer("sasl.oauthbearer.clock.skew.seconds", OAUTHBEARER),
+            scope_claim=keys.text("sasl.oauthbearer.scope.claim.name", OAUTHBEARER) or "scope",
+            subject_claim=keys.text("sasl.oauthbearer.sub.claim.name", OAUTHBEARER) or "sub",
+        ),
+        keys_url=keys.text(KEYS_URL, OAUTHBEARER),
+        refresh_ms=keys.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms", OAUTHBEARER),
+        retry_ms=keys.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", OAUTHBEARER),
+        retry_max_ms=keys.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", OAUTHBEARER),
+        timeout_s=_KEYS_TIMEOUT_S,
+    )
 
 
 def _credential_problems(keys: _Keys, name: str, login: LoginModule | None) -> Iterator[str]:
@@ -208,13 +258,27 @@ def _credential_problems(keys: _Keys, name: str, login: LoginModule | None) -> I
             f"listener {keys.listener} offers PLAIN without users: set {keys.prefixed(JAAS_KEY, name)}="
             f'{_MODULES[name]} required user_alice="secret";'
         )
+    if name == OAUTHBEARER:
+        url, handler = keys.text(KEYS_URL, name), keys.text(_HANDLER, name)
+        if handler not in (None, *_SECURED_HANDLERS, _UNSECURED_HANDLER):
+            yield (
+                f"listener {keys.listener}: {_HANDLER} is a Java class, which cannot be run: remove it, or set it to "
+                f"{_UNSECURED_HANDLER} to accept tokens without signatures"
+            )
+        elif handler == _UNSECURED_HANDLER and url is not None:
+            yield f"listener {keys.listener}: {KEYS_URL} is set, and {_HANDLER} ignores it: remove one of them"
+        elif handler != _UNSECURED_HANDLER and not (url or "").startswith(("https://", "http://", "file://")):
+            yield (
+                f"listener {keys.listener} offers OAUTHBEARER without keys to verify tokens with: set "
+                f"{keys.prefixed(KEYS_URL, name)} to https://..., or to file:///... with a JWKS document"
+            )
 
 
 def _client_sasl(keys: _Keys, mechanism_key: str) -> SaslSettings:
     mechanism = keys.text(mechanism_key) or ""
-    if mechanism not in SERVER_MECHANISMS:
+    if mechanism not in PEER_MECHANISMS:
         raise ConfigError(
-            f"{mechanism_key} is {mechanism}, which is not supported: set it to one of {', '.join(SERVER_MECHANISMS)}"
+            f"{mechanism_key} is {mechanism}, which is not supported: set it to one of {', '.join(PEER_MECHANISMS)}"
         )
     login = keys.login(mechanism)
     if login is None or not {"username", "password"} <= login.options.keys():

@@ -31,7 +31,14 @@ class Identity:
 
 
 class LoginError(RookeryError):
-    """A login failed. The text goes to the client if the mechanism has its own texts; it never has a secret."""
+    """A login failed. The text goes to the client if the mechanism has its own texts; it never has a secret.
+
+    `reason` is for the log, if it differs.
+    """
+
+    def __init__(self, text: str, reason: str | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason or text
 
 
 class InvalidCredentialsError(LoginError):

@@ -169,7 +169,7 @@ class LoginSession:
                     error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text, auth_bytes=b""
                 ),
             )
-        return self._fail(str(error), reply)
+        return self._fail(error.reason, reply)
 
     def _receive_logged_in(self, frame: memoryview, now_ms: TimestampMs) -> Action:
         if len(frame) >= 2 and int.from_bytes(frame[:2], "big") == ApiKey.SASL_HANDSHAKE:
