@@ -50,8 +50,12 @@ Announce: TypeAlias = Callable[[Sequence[RunningNode]], None]
 
 def run_cluster(options: ClusterOptions, *, announce: Announce) -> None:
     """Run the cluster in the foreground until SIGTERM or Ctrl-C. StartupError if a node does not start."""
-    members = _prepare(options)
-    run_process(_run(members, options.settings, announce))
+    run_members(_prepare(options), options.settings, announce=announce)
+
+
+def run_members(members: Sequence[Member], settings: Sequence[str], *, announce: Announce) -> None:
+    """Run nodes whose directories have a server.properties and are formatted, as `run_cluster` does."""
+    run_process(_run(members, settings, announce))
 
 
 def _prepare(options: ClusterOptions) -> list[Member]:

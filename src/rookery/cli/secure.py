@@ -50,6 +50,12 @@ def init(
         Path | None,
         typer.Option("--path", metavar="DIR", help="Where each node's directory will be on its own machine."),
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry", metavar="URL", help="Run a schema registry in the first node, at https://HOST:PORT."
+        ),
+    ] = None,
     days: Days = _NODE_DAYS,
     as_json: Json = False,
 ) -> None:
@@ -76,6 +82,7 @@ def init(
         [_THIS_MACHINE] * (brokers or 1) if nodes is None else nodes.split(","),
         machine_name=socket.gethostname(),
         path=path,
+        registry=registry,
     )
     cluster_id = encode_uuid(uuid4()).replace("-", "_")
     certificates = make_cluster_files(

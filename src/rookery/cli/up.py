@@ -32,6 +32,12 @@ def up(
     registry: Annotated[
         str, typer.Option("--registry", metavar="URL", help="The address of the schema registry.")
     ] = REGISTRY,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="With encryption, logins and an authorizer, from files that the first start makes."
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,4 +49,4 @@ def up(
     ] = None,
 ) -> None:
     """Run a broker and a schema registry in one process, or a cluster. Ctrl-C stops it; the data stays."""
-    run_platform(UpOptions(data_dir, listen, registry, settings or (), brokers))
+    run_platform(UpOptions(data_dir, listen, registry, settings or (), brokers, secure))

@@ -21,7 +21,7 @@ from rookery.base.types import NodeId
 from rookery.base.values import value_class
 from rookery.node.local_cluster import CONTROLLER, Member, member_settings, voters_among
 from rookery.security.client_settings import ClientLogin, java_settings, librdkafka_settings
-from rookery.security.node_settings import ADMIN, CLIENT_LISTENER, MECHANISM, node_name, security_settings
+from rookery.security.node_settings import ADMIN, BROKER, CLIENT_LISTENER, MECHANISM, node_name, security_settings
 
 FIRST_PORT: Final = 9092
 NODES_MAX: Final = 99
@@ -31,8 +31,10 @@ TRUSTED: Final = "ca.crt"
 KEY_FILE: Final = "node.pem"
 SERVER_FILE: Final = "server.properties"
 USERS_FILE: Final = "users.scram"
+REGISTRY_USERS: Final = "registry.users"
 ADMIN_FILE: Final = "admin.properties"
 LIBRDKAFKA_FILE: Final = "admin.librdkafka.properties"
+REGISTRY_FILE: Final = "admin.registry.properties"
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _ADDRESS: Final = re.compile(
@@ -59,10 +61,11 @@ class SecuredNode:
 
 @value_class(kw_only=True)
 class SecuredCluster:
-    """`directory` is where the files are made."""
+    """`directory` is where the files are made; `registry` is the URL of a schema registry in the first node."""
 
     directory: Path
     nodes: tuple[SecuredNode, ...]
+    registry: str | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -88,13 +91,20 @@ class Users:
 
 
 def plan_cluster(
-    directory: Path, nodes: Sequence[str], *, machine_name: str, path: Path | None = None, first_port: int = FIRST_PORT
+    directory: Path,
+    nodes: Sequence[str],
+    *,
+    machine_name: str,
+    path: Path | None = None,
+    first_port: int = FIRST_PORT,
+    registry: str | None = None,
+    option: str = "--nodes",
 ) -> SecuredCluster:
     """Return the cluster with a node per text: `HOST[:PORT]`, with `/NAME` for more names in its certificate.
 
     Nodes on the same host get ports from `first_port` on. Without `path`, each node runs from its directory below
     `directory`, or from a copy with the same path; with `path`, its directory is copied there. `machine_name` is put
-    into the certificates of nodes that listen on the loopback interface.
+    into the certificates of nodes that listen on the loopback interface. Errors name `option`.
     """
     if not nodes or len(nodes) > NODES_MAX:
         raise ConfigError(f"a cluster has 1 to {NODES_MAX} nodes, not {len(nodes)}")
@@ -102,19 +112,21 @@ def plan_cluster(
     names: list[tuple[str, ...]] = []
     for node_id, text in enumerate(nodes, 1):
         first, *others = text.strip().split("/")
-        host, port = _parse_address(first, text)
+        given = f"{option}: '{text}'"
+        host, port = _parse_address(first, given)
         if port is None:
             port = first_port + 2 * sum(member.host == host for member in members)
-        members.append(_member(directory, node_id, host, port, text))
+        members.append(_member(directory, node_id, host, port, given))
         known = (*_LOOPBACK_NAMES, machine_name) if is_loopback(host) else ()
-        names.append(tuple(dict.fromkeys((host, *(_parse_name(name, text) for name in others), *known))))
-    _check_ports(members)
+        names.append(tuple(dict.fromkeys((host, *(_parse_name(name, given) for name in others), *known))))
+    _check_ports(members, option)
     return SecuredCluster(
         directory=directory,
         nodes=tuple(
             SecuredNode(member=member, names=of_node, path=path or member.directory)
             for member, of_node in zip(members, names, strict=True)
         ),
+        registry=_check_registry(registry),
     )
 
 
@@ -138,6 +150,7 @@ def node_settings(cluster: SecuredCluster, node: SecuredNode, broker_password: s
             trusted_file=str(node.path / TRUSTED),
             broker_password=broker_password,
         ),
+        **(_registry_settings(cluster, node, broker_password) if _has_registry(cluster, node) else {}),
     }
 
 
@@ -153,6 +166,7 @@ def node_files(
         directory / KEY_FILE: key_file,
         directory / TRUSTED: trusted,
         directory / USERS_FILE: "".join(f"{credential}\n" for credential in users.credentials),
+        **({directory / REGISTRY_USERS: _registry_users(users)} if _has_registry(cluster, node) else {}),
     }
 
 
@@ -173,6 +187,7 @@ def client_files(cluster: SecuredCluster, users: Users, *, trusted: str) -> dict
         + properties_text(java_settings(login)),
         directory / LIBRDKAFKA_FILE: "# For librdkafka: confluent-kafka, kcat -F FILE.\n"
         + _plain_lines(librdkafka_settings(login)),
+        **({} if cluster.registry is None else {directory / REGISTRY_FILE: _registry_client(cluster.registry, login)}),
     }
 
 
@@ -223,6 +238,52 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _has_registry(cluster: SecuredCluster, node: SecuredNode) -> bool:
+    return cluster.registry is not None and node == cluster.nodes[0]
+
+
+def _check_registry(url: str | None) -> str | None:
+    if url is not None and not url.startswith("https://"):
+        raise ConfigError(f"--registry: {url} must begin with https:// in a secured cluster: passwords are sent to it")
+    return url
+
+
+def _registry_settings(cluster: SecuredCluster, node: SecuredNode, broker_password: str) -> dict[str, str]:
+    """Return the settings of the registry in a node's process: HTTPS with passwords, and the broker's own login."""
+    login = ClientLogin(
+        bootstrap_servers="",
+        user=BROKER,
+        password=broker_password,
+        mechanism=MECHANISM,
+        protocol="SASL_SSL",
+        trusted_file=str(node.path / TRUSTED),
+    )
+    own = {key: value for key, value in java_settings(login).items() if key != "bootstrap.servers"}
+    return {
+        "schema.registry.listeners": cluster.registry or "",
+        "schema.registry.ssl.keystore.location": str(node.path / KEY_FILE),
+        "schema.registry.authentication.method": "BASIC",
+        "schema.registry.authentication.roles": ADMIN,
+        "schema.registry.authentication.credentials.file": str(node.path / REGISTRY_USERS),
+        **{f"schema.registry.kafkastore.{key}": value for key, value in own.items()},
+    }
+
+
+def _registry_users(users: Users) -> str:
+    return f"{ADMIN}: {users.admin_password},{ADMIN}\n"
+
+
+def _registry_client(url: str, login: ClientLogin) -> str:
+    return "# For clients of the schema registry.\n" + _plain_lines(
+        {
+            "schema.registry.url": url,
+            "basic.auth.credentials.source": "USER_INFO",
+            "basic.auth.user.info": f"{login.user}:{login.password}",
+            "ssl.ca.location": login.trusted_file or "",
+        }
+    )
+
+
 def _interface(host: str) -> str:
     """Return the address that a node binds: all interfaces, unless its host is a loopback address.
 
@@ -236,38 +297,38 @@ def _interface(host: str) -> str:
         return "0.0.0.0"
 
 
-def _parse_address(first: str, text: str) -> tuple[str, int | None]:
+def _parse_address(first: str, given: str) -> tuple[str, int | None]:
     match = _ADDRESS.fullmatch(first)
     if match is None:
-        raise ConfigError(f"--nodes: '{text}' must have the form HOST, HOST:PORT or HOST/OTHER-NAME/...")
+        raise ConfigError(f"{given} must have the form HOST, HOST:PORT or HOST/OTHER-NAME/...")
     port = match["port"]
     return match["bracketed"] or match["host"], None if port is None else int(port)
 
 
-def _parse_name(name: str, text: str) -> str:
+def _parse_name(name: str, given: str) -> str:
     match = _ADDRESS.fullmatch(name)
     if match is None or match["port"] is not None:
-        raise ConfigError(f"--nodes: '{text}' has the name '{name}', which is neither a host name nor an address")
+        raise ConfigError(f"{given} has the name '{name}', which is neither a host name nor an address")
     return match["bracketed"] or match["host"]
 
 
-def _member(directory: Path, node_id: NodeId, host: str, port: int, text: str) -> Member:
+def _member(directory: Path, node_id: NodeId, host: str, port: int, given: str) -> Member:
     if not 0 < port < 65_535:
-        raise ConfigError(f"--nodes: '{text}' has the port {port}; it and the next one are used, 1 to 65534")
+        raise ConfigError(f"{given} has the port {port}; it and the next one are used, 1 to 65534")
     if host in ("0.0.0.0", "::"):
-        raise ConfigError(f"--nodes: '{text}' is no address that clients can connect to: write the machine's name")
+        raise ConfigError(f"{given} is no address that clients can connect to: write the machine's name")
     directory = directory / node_name(node_id)
     return Member(node_id=node_id, directory=directory, host=host, port=port, controller_port=port + 1)
 
 
-def _check_ports(members: Sequence[Member]) -> None:
+def _check_ports(members: Sequence[Member], option: str) -> None:
     used: dict[tuple[str, int], NodeId] = {}
     for member in members:
         for port in (member.port, member.controller_port):
             other = used.setdefault((member.host, port), member.node_id)
             if other != member.node_id:
                 raise ConfigError(
-                    f"--nodes: nodes {other} and {member.node_id} both use port {port} of {member.host}; each node "
+                    f"{option}: nodes {other} and {member.node_id} both use port {port} of {member.host}; each node "
                     "needs its port and the next one"
                 )
 
