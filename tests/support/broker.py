@@ -95,6 +95,22 @@ def start_broker(data_dir: Path, *settings: str, port: int | None = None) -> Bro
     return broker
 
 
+def start_node(config: Path) -> BrokerProcess:
+    """Start a node with a server.properties file and wait until it serves; its standard error goes to `node.log`."""
+    command = [sys.executable, "-m", "rookery.cli.main", "start", "--config", str(config)]
+    log_path = config.with_name("node.log")
+    with log_path.open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True)
+    node = BrokerProcess(process, "", log_path)
+    try:
+        node.address = _await_ready(node)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return node
+
+
 def free_port() -> int:
     """Return a port that was just free and is outside of the range of ports that the system assigns itself.
 
