@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,19 +15,19 @@ from rookery.base.errors import ErrorCode
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.security.acls import AclBinding
-from tests.conformance.brokers import JARS, SETTINGS
+from rookery.testing import EmbeddedBroker
+from tests.conformance.brokers import BOTH, JARS, SETTINGS
 from tests.support import access_requests as make
 from tests.support.access_cases import ADMIN, TOPICS, USER, Case, outcome, parse_acls
 from tests.support.access_table import CASES
+from tests.support.secured import plain_settings
 from tests.support.waiting import eventually
 from tests.support.wire import WireClient
 
-pytestmark = pytest.mark.java
-
+LISTENER = "SASL_PLAINTEXT"
 PASSWORD = "secret"
 ATTEMPTS = 10
 PAUSE_S = 0.2
-LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 RETRIED = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
@@ -82,46 +84,62 @@ class SecuredBroker:
         found = self.admin.call(ApiKey.DESCRIBE_ACLS, 3, **vars(make.ANY_ACL))
         return sum(len(resource.acls) for resource in found.resources)
 
-    def check(self, case: Case) -> None:
-        """Send the request of a row, again if what the row before has created is not known to the broker yet."""
+    def check(self, case: Case) -> str | None:
+        """Send the request of a row; return the difference between its outcome and the table's, if there is one.
+
+        The request is sent again if what the row before has created is not known to the broker yet.
+        """
         self.permit(parse_acls(case.acls))
         for _ in range(ATTEMPTS):
             response = self.user.call(case.key, case.version, **make.resolved(case.fields, self.ids))
             found = outcome(response, self.ids)
             if found == case.outcome:
-                return
+                return None
             time.sleep(PAUSE_S)
-        assert found == case.outcome
+        return f"{case.label}: {found}, not {case.outcome}"
 
 
-def _settings() -> dict[str, str]:
-    users = " ".join(f'user_{user}="{PASSWORD}"' for user in (ADMIN, USER))
-    return {
-        **SETTINGS,
-        "auto.create.topics.enable": "true",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.secured.plain.sasl.jaas.config": f"{LOGIN} {users};",
-        AUTHORIZER: STANDARD_AUTHORIZER,
-        "delegation.token.secret.key": "key",
-        # The node itself does not log in.
-        SUPER_USERS: f"User:{ADMIN};User:ANONYMOUS",
-    }
+SECURITY = {
+    **SETTINGS,
+    "auto.create.topics.enable": "true",
+    "delegation.token.secret.key": "key",
+    AUTHORIZER: STANDARD_AUTHORIZER,
+    # Apache Kafka's node itself does not log in.
+    SUPER_USERS: f"User:{ADMIN};User:ANONYMOUS",
+    **plain_settings(LISTENER, {ADMIN: PASSWORD, USER: PASSWORD}),
+}
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+@contextmanager
+def start_kafka(directory: Path) -> Iterator[str]:
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    process = ApacheKafka(JARS, listeners=[f"SECURED://{address}"]).start(tmp_path_factory.mktemp("kafka"), _settings())
+    protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", LISTENER: LISTENER}
+    names = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
+    settings = {**SECURITY, "listener.security.protocol.map": names}
+    process = ApacheKafka(JARS, listeners=[f"{LISTENER}://{address}"]).start(directory, settings)
     try:
-        broker = SecuredBroker(address)
-        broker.set_up()
-        yield broker
-        broker.close()
+        yield address
     finally:
         process.stop()
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.label) for case in CASES])
-def test_kafka_agrees_with_the_table(kafka: SecuredBroker, case: Case) -> None:
-    kafka.check(case)
+@contextmanager
+def start_rookery(_: Path) -> Iterator[str]:
+    with EmbeddedBroker(settings=SECURITY, security_protocol=LISTENER) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    start = start_kafka if request.param == "kafka" else start_rookery
+    with start(tmp_path_factory.mktemp(request.param)) as address:
+        secured = SecuredBroker(address)
+        secured.set_up()
+        yield secured
+        secured.close()
+
+
+def test_the_table(broker: SecuredBroker) -> None:
+    """All rows in one test: some depend on the rows before them, and tests may be spread over several processes."""
+    wrong = [found for case in CASES if (found := broker.check(case)) is not None]
+    assert not wrong, "\n".join(wrong)
