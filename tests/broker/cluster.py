@@ -6,7 +6,7 @@ from typing import Any, cast
 from rookery.base.clock import ManualClock
 from rookery.base.errors import NotControllerError
 from rookery.base.types import NodeId
-from rookery.broker.api_table import ListenerType
+from rookery.broker.api_row import ListenerType
 from rookery.broker.context import ClusterServices
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.permissions import Access

@@ -13,7 +13,8 @@ from rookery.base.bounds import ITEMS_PER_SLICE
 from rookery.base.config_access import AUTHORIZER, STANDARD_AUTHORIZER, SUPER_USERS
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.broker.access.guards import Unguarded
-from rookery.broker.api_table import APIS, ListenerType
+from rookery.broker.api_row import ListenerType
+from rookery.broker.api_table import APIS
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import routes
 from rookery.broker.permissions import Access

@@ -8,7 +8,8 @@ from rookery.base.codes import AclOperation, AclResourceType
 from rookery.broker import api_docs
 from rookery.broker.access import cluster
 from rookery.broker.access.guards import Unguarded
-from rookery.broker.api_table import _ROWS, APIS, Api, ListenerType, Permission, Quota
+from rookery.broker.api_row import Api, ListenerType, Permission, Quota
+from rookery.broker.api_table import _ROWS, APIS
 from rookery.broker.dispatch import routes
 from rookery.broker.visibility import ALL_OPERATIONS
 from rookery.protocol.api import SERVED, SERVED_BY_CONTROLLERS, ApiKey, is_served

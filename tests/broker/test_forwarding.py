@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from rookery.base.errors import ErrorCode, NotControllerError, ProtocolError
-from rookery.broker.api_table import ListenerType
+from rookery.broker.api_row import ListenerType
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.forwarding import Forwarder

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.base.errors import ErrorCode, StartupError
-from rookery.broker.api_table import ListenerType
+from rookery.broker.api_row import ListenerType
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.lifecycle import ASK_AGAIN_S, BrokerState, Lifecycle, Register, Reply, SendHeartbeat

@@ -12,7 +12,8 @@ from kio.index import load_response_schema
 from rookery.base.clock import ManualClock
 from rookery.base.errors import ErrorCode
 from rookery.base.quota_entities import DEFAULT, QuotaEntity
-from rookery.broker.api_table import APIS, ListenerType
+from rookery.broker.api_row import ListenerType
+from rookery.broker.api_table import APIS
 from rookery.broker.context import ClusterContext
 from rookery.broker.dispatch import THROTTLE_TIME_LAST, Dispatcher
 from rookery.broker.throttling import Throttling

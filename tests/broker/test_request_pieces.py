@@ -12,7 +12,8 @@ from rookery.base.bounds import REQUEST_ITEMS_MAX, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import NO_TOPIC_ID
 from rookery.broker import dispatch, large_requests
-from rookery.broker.api_table import APIS, ListenerType
+from rookery.broker.api_row import ListenerType
+from rookery.broker.api_table import APIS
 from rookery.broker.request_pieces import join, pieces
 from rookery.net.connection import Held
 from rookery.protocol.api import ApiKey

@@ -133,6 +133,17 @@ def test_before_the_entries_are_loaded_only_super_users_are_answered() -> None:
     assert authorizer.authorize(BOB, HOST, WRITE, TOPIC, "a")
 
 
+def test_reserved_topics_are_open_to_super_users_only() -> None:
+    authorizer = Authorizer(super_users=["User:root"], allow_if_no_acl=True, reserved_topics=["log"])
+    authorizer.load({UUID(int=1): entry("*", AclOperation.ALL), UUID(int=2): entry("log", AclOperation.ALL)})
+    assert not authorizer.authorize(ALICE, HOST, READ, TOPIC, "log")
+    assert not authorizer.authorize(ALICE, HOST, DESCRIBE, TOPIC, "log")
+    assert authorizer.authorize(ALICE, HOST, READ, TOPIC, "logs")
+    assert authorizer.authorize(Principal("User", "root"), HOST, READ, TOPIC, "log")
+    explained = explain(authorizer, "User:alice", HOST, READ, TOPIC, "log")
+    assert (explained.setting, explained.changes) == ("rookery.audit.topic", ())
+
+
 def test_changed_entries_change_cached_decisions() -> None:
     authorizer = with_entries()
     assert not authorizer.authorize(ALICE, HOST, READ, TOPIC, "a")

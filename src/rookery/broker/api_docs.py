@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterable
 
 from rookery.base.config_docs import markdown_table
-from rookery.broker.api_table import APIS, Api, Permission
+from rookery.broker.api_row import Api, Permission
+from rookery.broker.api_table import APIS
 
 _INTRODUCTION = """\
 # APIs

@@ -6,17 +6,16 @@ read them here and nowhere else: metrics. docs/apis.md shows the table and says 
 (`python -m rookery.broker.api_docs`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
-from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 from rookery.base.bounds import DESCRIPTIONS_PER_SLICE
 from rookery.base.codes import AclOperation, AclResourceType
-from rookery.base.values import value_class
+from rookery.broker import auditing
 from rookery.broker.access import cluster, fetch, groups, metadata, produce, security, topics, transactions
 from rookery.broker.access.guards import Guard, Unguarded
-from rookery.broker.context import ClusterContext, RequestContext
+from rookery.broker.api_row import Api, ControllerHandler, Permission, Quota
+from rookery.broker.auditing import DescribeChanges
 from rookery.broker.handlers import (
     k00_produce,
     k01_fetch,
@@ -92,117 +91,7 @@ from rookery.broker.handlers import (
     k82_update_raft_voter,
 )
 from rookery.broker.request_pieces import Split
-from rookery.net.connection import Handler as ConnectionHandler
-from rookery.net.connection import HandlerResult
-from rookery.protocol.api import DEFINED, SERVED, SERVED_BY_CONTROLLERS, ApiKey, VersionRange
-from rookery.protocol.message import Struct
-
-# Takes a decoded request and returns a response. Each takes the type of its API's request, which one type for all of
-# them cannot say.
-Handler: TypeAlias = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
-# The same on a controller's listener: the node may not be a broker.
-ControllerHandler: TypeAlias = Callable[[ClusterContext, Any], Struct | Awaitable[Struct]]
-# Reads the frame, from the position of the body on, and makes the whole reply.
-FrameHandler: TypeAlias = Callable[[RequestContext, memoryview, int], HandlerResult]
-# Passes the request in an envelope to the first argument, which handles frames of forwarded requests.
-EnvelopeHandler: TypeAlias = Callable[[ConnectionHandler, ClusterContext, Any], Awaitable[Struct]]
-
-
-class ListenerType(Enum):
-    """A kind of listener that serves an API."""
-
-    BROKER = "broker"
-    CONTROLLER = "controller"
-
-
-class Quota(Enum):
-    """The quota that limits an API's requests. Responses have `throttle_time_ms` unless it is NONE.
-
-    Requests between nodes are EXEMPT: their responses have the field, which is always 0.
-    """
-
-    NONE = "none"
-    EXEMPT = "exempt"
-    REQUEST = "request"
-    PRODUCE = "produce"
-    FETCH = "fetch"
-    CONTROLLER_MUTATION = "controller mutation"
-
-
-class Permission(NamedTuple):
-    operation: AclOperation
-    resource_type: AclResourceType
-
-
-@value_class(kw_only=True)
-class Api:
-    """A row of the table. At most one of `handle` and `handle_frame`, the handlers on a broker's listener, is set, and
-    at most one of `handle_on_controller` and `handle_envelope`, those on a controller's listener.
-    """
-
-    key: ApiKey
-    handle: Handler | None = None
-    handle_frame: FrameHandler | None = None
-    handle_on_controller: ControllerHandler | None = None
-    handle_envelope: EnvelopeHandler | None = None
-    # How requests about many items are cut, by the first version with that layout; others are decided as a whole.
-    splits: Mapping[int, Split] = field(default_factory=dict)
-    # Whether a broker passes the request on to the active controller.
-    is_forwarded: bool = False
-    # The permissions that the guard may ask for; a request does not need all of them.
-    permissions: tuple[Permission, ...] = ()
-    # What runs before the handlers of messages if there is an authorizer; `guard_on_controller` on a controller's
-    # listener, if that asks for something else.
-    guard: Guard | Unguarded | None = None
-    guard_on_controller: Guard | None = None
-    # The handler of frames that asks the authorizer.
-    handle_frame_guarded: FrameHandler | None = None
-    quota: Quota = Quota.REQUEST
-    # Names, in addition to the API's own, under which Kafka's metrics count some of its requests.
-    more_metric_names: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Kafka's name, as in `CreateTopics`."""
-        return "".join(part.capitalize() for part in self.key.name.split("_"))
-
-    @property
-    def listeners(self) -> tuple[ListenerType, ...]:
-        on_broker = self.handle is not None or self.handle_frame is not None
-        on_controller = self.handle_on_controller is not None or self.handle_envelope is not None
-        served = ((ListenerType.BROKER, on_broker), (ListenerType.CONTROLLER, on_controller))
-        return tuple(listener for listener, is_served in served if is_served)
-
-    @property
-    def versions(self) -> range:
-        """The versions that the handler accepts."""
-        return range(DEFINED[self.key].minimum, DEFINED[self.key].maximum + 1)
-
-    @property
-    def advertised(self) -> VersionRange:
-        """The versions in ApiVersions. Those of Produce include older ones, which are rejected."""
-        return SERVED.get(self.key) or SERVED_BY_CONTROLLERS[self.key]
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        return (self.name, *self.more_metric_names)
-
-    @property
-    def has_throttle_time(self) -> bool:
-        return self.quota is not Quota.NONE
-
-    def guard_of(self, listener_type: ListenerType) -> Guard | None:
-        """Return the guard of the messages on a type of listener; None if none is needed."""
-        guard = self.guard
-        if listener_type is ListenerType.CONTROLLER and self.guard_on_controller is not None:
-            guard = self.guard_on_controller
-        return None if isinstance(guard, Unguarded) else guard
-
-    def split_of(self, version: int) -> Split | None:
-        """Return how a request of this version is cut into pieces; None if it is handled as a whole."""
-        since = max((first for first in self.splits if first <= version), default=None)
-        return None if since is None else self.splits[since]
-
+from rookery.protocol.api import ApiKey
 
 _READ_TOPIC: Final = Permission(AclOperation.READ, AclResourceType.TOPIC)
 _WRITE_TOPIC: Final = Permission(AclOperation.WRITE, AclResourceType.TOPIC)
@@ -241,6 +130,8 @@ def _forwarded(
     guard: Guard | Unguarded,
     permissions: tuple[Permission, ...],
     quota: Quota = Quota.REQUEST,
+    *,
+    changes: DescribeChanges | None = None,
 ) -> Api:
     """A request of clients to the controller: brokers forward it, and its node has the same handler everywhere."""
     return Api(
@@ -251,6 +142,7 @@ def _forwarded(
         permissions=permissions,
         guard=guard,
         quota=quota,
+        describe_changes=changes,
     )
 
 
@@ -420,8 +312,20 @@ _ROWS: Final = (
         permissions=(_WRITE_TRANSACTIONS, _READ_GROUP, _READ_TOPIC),
     ),
     _on_every_node(ApiKey.DESCRIBE_ACLS, k29_describe_acls.handle, cluster.describe, (_DESCRIBE_CLUSTER,)),
-    _forwarded(ApiKey.CREATE_ACLS, k30_create_acls.handle, security.create_acls, (_ALTER_CLUSTER,)),
-    _forwarded(ApiKey.DELETE_ACLS, k31_delete_acls.handle, security.delete_acls, (_ALTER_CLUSTER,)),
+    _forwarded(
+        ApiKey.CREATE_ACLS,
+        k30_create_acls.handle,
+        security.create_acls,
+        (_ALTER_CLUSTER,),
+        changes=auditing.created_acls,
+    ),
+    _forwarded(
+        ApiKey.DELETE_ACLS,
+        k31_delete_acls.handle,
+        security.delete_acls,
+        (_ALTER_CLUSTER,),
+        changes=auditing.deleted_acls,
+    ),
     Api(
         key=ApiKey.DESCRIBE_CONFIGS,
         handle=k32_describe_configs.handle,
@@ -430,7 +334,13 @@ _ROWS: Final = (
         guard=cluster.describe_configs,
         permissions=_DESCRIBE_CONFIGS,
     ),
-    _forwarded(ApiKey.ALTER_CONFIGS, k33_alter_configs.handle, cluster.alter_configs, _ALTER_CONFIGS),
+    _forwarded(
+        ApiKey.ALTER_CONFIGS,
+        k33_alter_configs.handle,
+        cluster.alter_configs,
+        _ALTER_CONFIGS,
+        changes=auditing.altered_configs,
+    ),
     Api(
         key=ApiKey.DESCRIBE_LOG_DIRS,
         handle=k35_describe_log_dirs.handle,
@@ -452,10 +362,26 @@ _ROWS: Final = (
         Quota.CONTROLLER_MUTATION,
     ),
     _forwarded(
-        ApiKey.CREATE_DELEGATION_TOKEN, k38_create_delegation_token.handle, security.create_token, (_CREATE_TOKENS,)
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        k38_create_delegation_token.handle,
+        security.create_token,
+        (_CREATE_TOKENS,),
+        changes=auditing.created_token,
     ),
-    _forwarded(ApiKey.RENEW_DELEGATION_TOKEN, k39_renew_delegation_token.handle, security.of_owners, ()),
-    _forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN, k40_expire_delegation_token.handle, security.of_owners, ()),
+    _forwarded(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        k39_renew_delegation_token.handle,
+        security.of_owners,
+        (),
+        changes=auditing.renewed_token,
+    ),
+    _forwarded(
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        k40_expire_delegation_token.handle,
+        security.of_owners,
+        (),
+        changes=auditing.expired_token,
+    ),
     _on_every_node(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         k41_describe_delegation_token.handle,
@@ -471,7 +397,11 @@ _ROWS: Final = (
     ),
     _forwarded(ApiKey.ELECT_LEADERS, k43_elect_leaders.handle, cluster.alter_partitions, (_ALTER_CLUSTER,)),
     _forwarded(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle, cluster.alter_configs, _ALTER_CONFIGS
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        k44_incremental_alter_configs.handle,
+        cluster.alter_configs,
+        _ALTER_CONFIGS,
+        changes=auditing.altered_configs,
     ),
     _forwarded(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -499,7 +429,11 @@ _ROWS: Final = (
         permissions=(_DESCRIBE_CONFIGS[0],),
     ),
     _forwarded(
-        ApiKey.ALTER_CLIENT_QUOTAS, k49_alter_client_quotas.handle, security.alter_client_quotas, (_ALTER_CONFIGS[0],)
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        k49_alter_client_quotas.handle,
+        security.alter_client_quotas,
+        (_ALTER_CONFIGS[0],),
+        changes=auditing.altered_quotas,
     ),
     _on_every_node(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -512,6 +446,7 @@ _ROWS: Final = (
         k51_alter_user_scram_credentials.handle,
         security.alter_users,
         (_ALTER_CLUSTER,),
+        changes=auditing.altered_users,
     ),
     _between_nodes(ApiKey.VOTE, k52_vote.handle, Quota.NONE),
     _between_nodes(ApiKey.BEGIN_QUORUM_EPOCH, k53_begin_quorum_epoch.handle, Quota.NONE),

@@ -6,7 +6,7 @@ The services are built once by the node: `ClusterServices` on every node, for ha
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
@@ -60,6 +60,12 @@ class Quorum(Protocol):
         ...
 
 
+class ChangeLog(Protocol):
+    """The part of the audit log that records changes; see `broker.auditing`."""
+
+    def changed(self, context: "ClusterContext", changes: Iterable[dict[str, Any]]) -> None: ...
+
+
 class Forwarding(Protocol):
     """Sends requests of clients to the active controller on another node. See `broker.forwarding`."""
 
@@ -93,6 +99,8 @@ class ClusterServices:
     throttling: Throttling = field(default_factory=Throttling)
     # None if there is no authorizer: every operation is allowed.
     access: Access | None = None
+    # Learns of changes of ACLs, users and settings; None if there is no audit log.
+    changes: ChangeLog | None = None
 
     @property
     def image(self) -> ClusterImage:

@@ -37,7 +37,9 @@ from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, UNSPLI
 from rookery.base.errors import ApiError, ErrorCode, NotControllerError, UnsupportedVersionError
 from rookery.base.files import FileSlice
 from rookery.broker.access.guards import Guard, guarded
-from rookery.broker.api_table import APIS, Api, FrameHandler, Handler, ListenerType, Quota
+from rookery.broker.api_row import Api, FrameHandler, Handler, ListenerType, Quota
+from rookery.broker.api_table import APIS
+from rookery.broker.auditing import audited
 from rookery.broker.context import (
     ClusterContext,
     ClusterServices,
@@ -84,13 +86,18 @@ class _Route:
         "split",
     )
 
-    def __init__(self, api: Api, version: int, listener_type: ListenerType, *, is_guarded: bool) -> None:
+    def __init__(
+        self, api: Api, version: int, listener_type: ListenerType, *, is_guarded: bool, is_audited: bool
+    ) -> None:
         on_broker = listener_type is ListenerType.BROKER
         handle_frame = api.handle_frame_guarded if is_guarded else api.handle_frame
         self.handle_frame: FrameHandler | None = handle_frame if on_broker else None
         handle = api.handle if on_broker else cast("Handler | None", api.handle_on_controller)
         self.guard: Guard | None = api.guard_of(listener_type) if is_guarded else None
         self.handle: Handler = self.guarded(handle or _reject_message)
+        if is_audited and api.describe_changes is not None:
+            # Around the guard: a refused change is in the audit log, too.
+            self.handle = audited(api.describe_changes, self.handle)
         self.split: Split | None = api.split_of(version)
         self.items_max: int = WHOLE_REQUEST_ITEMS_MAX if self.split is None else REQUEST_ITEMS_MAX
         self.has_throttle_time: bool = api.has_throttle_time
@@ -108,10 +115,12 @@ def _reject_message(context: RequestContext, _: object) -> Struct:
 
 
 @cache
-def routes(listener_type: ListenerType, *, is_guarded: bool) -> Mapping[tuple[int, int], _Route]:
+def routes(
+    listener_type: ListenerType, *, is_guarded: bool, is_audited: bool = False
+) -> Mapping[tuple[int, int], _Route]:
     """Return the routes of a type of listener. Without an authorizer, requests do not even look for a guard."""
     return {
-        (int(api.key), version): _Route(api, version, listener_type, is_guarded=is_guarded)
+        (int(api.key), version): _Route(api, version, listener_type, is_guarded=is_guarded, is_audited=is_audited)
         for api in APIS.values()
         if listener_type in api.listeners
         for version in api.versions
@@ -133,7 +142,9 @@ class Dispatcher:
         # Not typed: `Services` for the handlers of a broker's listener, which no other listener calls.
         self._services: Any = services
         is_guarded = services.access is not None
-        self._routes: Mapping[tuple[int, int], _Route] = routes(listener_type, is_guarded=is_guarded)
+        self._routes: Mapping[tuple[int, int], _Route] = routes(
+            listener_type, is_guarded=is_guarded, is_audited=services.changes is not None
+        )
         self._served: Mapping[ApiKey, VersionRange] = SERVED
         self._forwarding: Forwarding | None = None
         self._quotas: ClientQuotas = services.throttling.quotas
@@ -153,7 +164,7 @@ class Dispatcher:
         for api in APIS.values():
             if api.handle_envelope is not None:
                 for version in api.versions:
-                    route = _Route(api, version, ListenerType.CONTROLLER, is_guarded=is_guarded)
+                    route = _Route(api, version, ListenerType.CONTROLLER, is_guarded=is_guarded, is_audited=False)
                     route.handle = route.guarded(partial(api.handle_envelope, self._handle_forwarded))
                     own[api.key, version] = route
         return own

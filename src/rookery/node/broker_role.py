@@ -18,13 +18,13 @@ from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.lifecycle_task import BrokerLifecycle
-from rookery.broker.permissions import Access
 from rookery.broker.schema_checks import SchemaChecks
 from rookery.metadata.features import NODE_FEATURES
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.requests import Registration
+from rookery.node.access import NodeAccess
 from rookery.node.background import Background
 from rookery.node.connections import Connections
 from rookery.node.controller_role import ControllerRole
@@ -68,7 +68,7 @@ class BrokerRole:
         quotas: NodeQuotas,
         failures: DirectoryFailures,
         protection: Protection,
-        access: Access | None = None,
+        access: NodeAccess,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -160,6 +160,7 @@ class BrokerRole:
         # load a partition again in each epoch, so that before it they would load all of them twice.
         self._coordinators.start(metadata)
         await self._listeners.start()
+        self._access.audit.use_broker(services, self._connections.kept_broker_peers("audit"))
         self._schemas.start(metadata)
         self._background.start(*LogMaintenance(services, self._logs, executor=self._environment.executor).jobs())
         logger.info("serving", address=self.address, cluster_id=self._identity.cluster_id, partitions=len(replicas))
@@ -175,6 +176,8 @@ class BrokerRole:
             await self._lifecycle.shut_down(timeout_s=_SHUT_DOWN_TIMEOUT_S)
         await self._schemas.stop()
         await self._listeners.close()
+        # Before the replicas are closed, to which lines may still have to be written.
+        await self._access.audit.flush()
         await self._coordinators.close()
         await self._background.stop()
         await self.replicas.close()
@@ -249,7 +252,8 @@ class BrokerRole:
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
             inspections=Inspections(SchemaChecks(self._schemas)),
             throttling=self._quotas.throttling,
-            access=self._access,
+            access=self._access.access,
+            changes=self._access.audit.changes,
         )
 
     def _new_lifecycle(self, *, previous_broker_epoch: int) -> BrokerLifecycle:

@@ -58,6 +58,14 @@ class Connections:
         """`new_broker_peers`, None if there are no other brokers."""
         return None if self._settings.is_alone else self.new_broker_peers
 
+    def kept_broker_peers(self, name: str) -> Peers | None:
+        """Return connections to the other brokers that are closed with these; None if there are no other brokers."""
+        if self._settings.is_alone:
+            return None
+        peers = self.new_broker_peers(name)
+        self._peers.append(peers)
+        return peers
+
     async def close(self) -> None:
         for peers in self._peers:
             await peers.close()

@@ -5,15 +5,15 @@ The listeners start before the quorum: the other voters must reach this node bef
 
 from rookery.base.slices import Slices
 from rookery.base.types import LeaderEpoch, NodeId
-from rookery.broker.api_table import ListenerType
+from rookery.broker.api_row import ListenerType
 from rookery.broker.context import ClusterServices
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import Dispatcher
-from rookery.broker.permissions import Access
 from rookery.controller.service import Controller
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.connection import Handler
 from rookery.net.peers import Peers
+from rookery.node.access import NodeAccess
 from rookery.node.controller_registration import ControllerRegistration
 from rookery.node.environment import Environment
 from rookery.node.format import read_bootstrap
@@ -40,7 +40,7 @@ class ControllerRole:
         slices: Slices,
         quotas: NodeQuotas,
         protection: Protection,
-        access: Access | None = None,
+        access: NodeAccess,
     ) -> None:
         self._settings = settings
         self._environment = environment
@@ -76,7 +76,8 @@ class ControllerRole:
             static_config=settings.layers.static,
             slices=slices,
             throttling=quotas.throttling,
-            access=access,
+            access=access.access,
+            changes=access.audit.changes,
         )
         self.handle: Handler = Dispatcher(services, ListenerType.CONTROLLER).handle
 

@@ -25,7 +25,8 @@ from rookery.base.slices import Slices
 from rookery.base.types import NO_BROKER_EPOCH
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.network import Network
-from rookery.node.access import start_access
+from rookery.node.access import NodeAccess, start_access
+from rookery.node.audit import AuditLog
 from rookery.node.background import Background
 from rookery.node.broker_role import BrokerRole
 from rookery.node.controller_role import ControllerRole
@@ -85,6 +86,7 @@ class Node:
         self._metadata = MetadataPublisher(self._slices)
         self._controller: ControllerRole | None = None
         self._broker: BrokerRole | None = None
+        self._audit: AuditLog | None = None
         self._failure: str | None = None
         self._has_failed = asyncio.Event()
 
@@ -142,7 +144,8 @@ class Node:
     async def _start(self) -> None:
         settings, environment = self._settings, self._environment
         check_registry(settings)
-        protection = Protection(settings, environment, image=lambda: self._metadata.image)
+        audit = self._audit = AuditLog(settings.layers, environment)
+        protection = Protection(settings, environment, image=lambda: self._metadata.image, observer=audit)
         await protection.open()
         directories = list(dict.fromkeys([*settings.log_directories, settings.metadata_directory]))
         self._locks = lock_directories(environment.files, directories)
@@ -160,7 +163,8 @@ class Node:
             check_metadata_exists(environment.files, settings.log_directories, settings.metadata_directory)
         logs = self._logs = self._new_logs()
         metadata_directory = _find_directory(logs, settings.metadata_directory)
-        access = start_access(self._metadata, settings.layers)
+        audit.identify(cluster_id=identity.cluster_id, node_id=settings.node_id)
+        access = NodeAccess(start_access(self._metadata, settings.layers, audit), audit)
         quotas = NodeQuotas(settings, self._metadata, environment.clock)
         failures = self._watch_directories(logs, metadata_directory, identity)
         quorum = self._quorum = self._open_quorum(metadata_directory, identity, protection)
@@ -178,7 +182,7 @@ class Node:
         await controller.serve()
         await self._start_quorum(quorum, controller)
         controller.register()
-        self._background.start(self._metadata_snapshots(quorum, logs).job(), *protection.jobs())
+        self._background.start(self._metadata_snapshots(quorum, logs).job(), *protection.jobs(), audit.job())
         if settings.is_broker:
             self._broker = BrokerRole(
                 settings,
@@ -283,6 +287,8 @@ class Node:
             await self._quorum.resign()
         if self._controller is not None:
             await self._controller.stop()
+        if self._audit is not None:
+            await self._audit.flush()
         if self._quorum is not None:
             await self._close_quorum(self._quorum)
         if self._broker is not None:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from rookery.base.codes import SecurityProtocol
 from rookery.base.config import BrokerLayers, ineffective, load_static
+from rookery.base.config_access import AUDIT_FILE, AUDIT_SINK, AUTHORIZER, audit_problem
 from rookery.base.config_registry import LISTENERS as REGISTRY_LISTENERS
 from rookery.base.config_registry import REGISTRY_PREFIX
 from rookery.base.errors import ConfigError
@@ -136,6 +137,7 @@ class Settings:
             raise ConfigError("log.dirs must name at least one directory, and each only once")
         metadata_directory = layers.text("metadata.log.dir")
         node_id, roles = _node_id(layers), _roles(layers)
+        _check_audit(layers, roles)
         controller_names = _controller_names(layers)
         protocols = _security_protocols(layers, controller_names)
         clients, controllers = _listeners(layers, roles, controller_names, protocols)
@@ -282,6 +284,18 @@ def _roles(layers: BrokerLayers) -> frozenset[Role]:
     if not roles:
         raise ConfigError("process.roles must be broker, controller, or both")
     return roles
+
+
+def _check_audit(layers: BrokerLayers, roles: frozenset[Role]) -> None:
+    """Refuse an audit log that could not be written, before anything is opened."""
+    problem = audit_problem(
+        layers.text(AUDIT_SINK) or "",
+        layers.text(AUDIT_FILE),
+        layers.text(AUTHORIZER),
+        is_broker=Role.BROKER in roles,
+    )
+    if problem is not None:
+        raise ConfigError(problem)
 
 
 def _node_id(layers: BrokerLayers) -> NodeId:

@@ -351,6 +351,11 @@ _SERVED_VERSIONS: Final = frozenset((key, version) for key, version in _DEFINED_
 _FLEXIBLE_FROM: Final = {int(key): versions.flexible_from for key, versions in DEFINED.items()}
 
 
+def api_name(api_key: int) -> str:
+    """Return Kafka's name of an API, as in `CreateTopics`."""
+    return "".join(part.capitalize() for part in ApiKey(api_key).name.split("_"))
+
+
 def is_defined(api_key: int, version: int) -> bool:
     """Return whether the schema has this version, so that the codec can read and write it."""
     return (api_key, version) in _DEFINED_VERSIONS

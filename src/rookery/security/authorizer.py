@@ -61,6 +61,8 @@ class Rule(Enum):
     ENTRY = "MatchingAcl"
     DEFAULT_ALLOW = "DefaultAllow"
     DEFAULT_DENY = "DefaultDeny"
+    # Not a rule of Kafka: the topic of the audit log, which no ACL opens to others.
+    RESERVED = "Reserved"
 
 
 @value_class
@@ -75,6 +77,7 @@ class Decision:
 _SUPER_USER: Final = Decision(True, Rule.SUPER_USER)
 _DEFAULT_ALLOW: Final = Decision(True, Rule.DEFAULT_ALLOW)
 _DEFAULT_DENY: Final = Decision(False, Rule.DEFAULT_DENY)
+_RESERVED: Final = Decision(False, Rule.RESERVED)
 
 
 class Decisions(dict[str, Decision]):
@@ -130,13 +133,20 @@ class ClientDecisions:
 class Authorizer:
     """The entries of a cluster and the settings, and the decisions by them.
 
-    `is_loaded` is False until the entries have been loaded for the first time: only super users are allowed before,
-    so that the nodes of a cluster can start.
+    `reserved_topics` are open to super users only. `is_loaded` is False until the entries have been loaded for the
+    first time: only super users are allowed before, so that the nodes of a cluster can start.
     """
 
-    def __init__(self, *, super_users: Collection[str] = (), allow_if_no_acl: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        super_users: Collection[str] = (),
+        allow_if_no_acl: bool = False,
+        reserved_topics: Collection[str] = (),
+    ) -> None:
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl = allow_if_no_acl
+        self.reserved_topics = frozenset(reserved_topics)
         self.is_loaded = False
         # Counts the changes of the entries.
         self.version = 0
@@ -186,6 +196,8 @@ class Authorizer:
         """Decide without the cache; `principal` as in entries, for example `User:alice`."""
         if principal in self.super_users:
             return _SUPER_USER
+        if name in self.reserved_topics and resource_type is AclResourceType.TOPIC:
+            return _RESERVED
         if not self.is_loaded:
             # As in Kafka: an error that nodes and clients retry, not a denial that would end them.
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the ACLs are not loaded yet")

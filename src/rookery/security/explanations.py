@@ -29,7 +29,7 @@ class Explanation:
     `setting` names the setting that decides in place of an entry. `touching` are all entries about the resource, of all
     principals. `nearly` are those of the principal that do not apply, because of their host or their operation.
     `changes` would turn the decision into its opposite; there are none for a super user, whose name would have to be
-    removed from `super.users`.
+    removed from `super.users`, and for the topic of the audit log, which is open to super users only.
     """
 
     decision: Decision
@@ -70,6 +70,8 @@ def explain(
 def _setting(decision: Decision, touching: tuple[AclBinding, ...]) -> str | None:
     if decision.rule is Rule.SUPER_USER:
         return "super.users"
+    if decision.rule is Rule.RESERVED:
+        return "rookery.audit.topic"
     return "allow.everyone.if.no.acl.found" if decision.rule is not Rule.ENTRY and not touching else None
 
 
@@ -78,7 +80,7 @@ def _changes(decision: Decision, applying: list[AclBinding], wanted: AclBinding)
 
     `applying` are the entries about the operation; `wanted` is the narrowest entry that allows it.
     """
-    if decision.rule is Rule.SUPER_USER:
+    if decision.rule in (Rule.SUPER_USER, Rule.RESERVED):
         return
     if decision.allowed:
         # Removing the entries that allow is not enough where others, or the setting, allow too.

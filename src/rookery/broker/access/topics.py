@@ -32,6 +32,7 @@ from rookery.protocol.messages import (
     DescribeTopicPartitionsResponse,
     OffsetForLeaderEpochRequest,
 )
+from rookery.security.authorizer import Rule
 
 _TOPIC: Final = AclResourceType.TOPIC
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -127,17 +128,22 @@ def delete_topics(client: Client, context: ClusterContext, request: DeleteTopics
     """
     if not context.services.config().boolean("delete.topic.enable"):
         return None
-    if client.allows_on_cluster(AclOperation.DELETE, is_logged=False):
-        return None
+    may_delete_all = client.allows_on_cluster(AclOperation.DELETE, is_logged=False)
     by_name = request.get("topic_names")
     if by_name:
         exempt = repeated(by_name)
-        denied = {i for i, name in enumerate(by_name) if name not in exempt and _denies_deletion(client, context, name)}
+        denied = {
+            position
+            for position, name in enumerate(by_name)
+            if name not in exempt and _denies_deletion(client, context, name, may_delete_all=may_delete_all)
+        }
         return without_items(context, request, denied, lambda _: _DENIED)
-    return _delete_topics_by_name_or_id(client, context, request)
+    return _delete_topics_by_name_or_id(client, context, request, may_delete_all=may_delete_all)
 
 
-def _delete_topics_by_name_or_id(client: Client, context: ClusterContext, request: DeleteTopicsRequest) -> Verdict:
+def _delete_topics_by_name_or_id(
+    client: Client, context: ClusterContext, request: DeleteTopicsRequest, *, may_delete_all: bool
+) -> Verdict:
     topics = request.get("topics") or []
     exempt = repeated([(topic.name, topic.topic_id) for topic in topics])
     describable = client.sees(AclOperation.DESCRIBE, _TOPIC)
@@ -146,23 +152,21 @@ def _delete_topics_by_name_or_id(client: Client, context: ClusterContext, reques
     for position, topic in enumerate(topics):
         name = topic_name(context, topic)
         is_malformed = topic.name is not None and topic.topic_id != NO_TOPIC_ID
-        if name is None or is_malformed or (topic.name, topic.topic_id) in exempt:
-            shown.append(topic)
-        elif topic.name is not None:
-            shown.append(topic)
-            if _denies_deletion(client, context, name):
-                denied.add(position)
-        else:
-            is_denied = not client.allows(AclOperation.DELETE, _TOPIC, name)
+        is_asked = name is not None and not is_malformed and (topic.name, topic.topic_id) not in exempt
+        if is_asked and name is not None and _denies_deletion(client, context, name, may_delete_all=may_delete_all):
+            denied.add(position)
             # The error of a topic that the client may describe has the name that it did not give.
-            shown.append(with_fields(topic, name=name) if is_denied and describable[name].allowed else topic)
-            if is_denied:
-                denied.add(position)
+            is_named = topic.name is not None or not describable[name].allowed
+            shown.append(topic if is_named else with_fields(topic, name=name))
+        else:
+            shown.append(topic)
     return without_items(context, with_fields(request, topics=shown), denied, lambda _: _DENIED)
 
 
-def _denies_deletion(client: Client, context: ClusterContext, name: str) -> bool:
-    """Return whether a topic must not be deleted by name. One that does not exist may be said not to."""
+def _denies_deletion(client: Client, context: ClusterContext, name: str, *, may_delete_all: bool) -> bool:
+    """Return whether a topic must not be deleted. One that does not exist may be said not to."""
+    if may_delete_all:
+        return client.sees(AclOperation.DELETE, _TOPIC)[name].rule is Rule.RESERVED
     if not client.allows(AclOperation.DESCRIBE, _TOPIC, name):
         return True
     return name in context.services.image.topics and not client.allows(AclOperation.DELETE, _TOPIC, name)
