@@ -7,7 +7,7 @@ import typer
 
 from rookery.base.codes import AclPermission
 from rookery.base.values import value_class
-from rookery.cli.acl_words import entry_json, entry_text, options_text, pattern_text, sort_key, user_of, word
+from rookery.cli.acl_words import counted, entry_json, entry_text, options_text, pattern_text, sort_key, user_of, word
 from rookery.cli.output import Styled, print_json, print_table
 from rookery.security.authorizer import Rule
 from rookery.security.explanations import ChangeKind, EntryChange, Explanation
@@ -63,7 +63,7 @@ def print_explanation(question: Question, found: Explanation, settings: "Mapping
     if settings is None:
         typer.echo(
             "note: super.users and allow.everyone.if.no.acl.found could not be read, which needs describe-configs on "
-            "the cluster; this assumes that both are unset"
+            "the cluster, and which Apache Kafka never shows; this assumes that both are unset"
         )
     if found.nearly:
         typer.echo("\nThese rules of the user are about the resource, but not about this operation and host:")
@@ -114,9 +114,7 @@ def _reason(found: Explanation) -> str:
         case Rule.DEFAULT_ALLOW:
             return "there is no rule about the resource, and allow.everyone.if.no.acl.found is true"
         case _ if found.touching:
-            return (
-                f"no rule allows it, and {len(found.touching)} rules about the resource (of any user) close it to "
-                "all others"
-            )
+            rules = counted(len(found.touching), "rule")
+            return f"no rule allows it, and {rules} about the resource, of any user, close it to all others"
         case _:
             return "there is no rule about the resource, and allow.everyone.if.no.acl.found is false"

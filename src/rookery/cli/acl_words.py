@@ -203,6 +203,11 @@ def options_text(entry: AclBinding) -> str:
     return shlex.join(parts)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 rule`, `2 rules`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def sort_key(entry: AclBinding) -> tuple[object, ...]:
     pattern = entry.pattern
     return (pattern.type, pattern.name, pattern.pattern_type, entry.principal, entry.permission, entry.operation)

@@ -119,6 +119,7 @@ def revoke(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Delete a key: its password and all its rules. Asks first. Its clients cannot log in again."""
+    from rookery.cli.acl_words import counted
     from rookery.cli.output import confirm, print_json
 
     confirm(f"Revoke key {name}, with all rules of this user?", yes=yes)
@@ -126,7 +127,7 @@ def revoke(
     if as_json:
         print_json({"key": name, "deleted_rules": deleted})
     else:
-        typer.echo(f"revoked key {name} and deleted its {deleted} rules")
+        typer.echo(f"revoked key {name} and deleted {counted(deleted, 'rule')}")
 
 
 async def _create(
@@ -134,6 +135,7 @@ async def _create(
 ) -> None:
     """Create the user, then its rules. If a rule fails, delete the user: half a key would look like a whole one."""
     from rookery.base.errors import ApiError
+    from rookery.cli.acl_words import counted
     from rookery.cli.errors import CommandError
     from rookery.cli.scram_users import create_user, delete_user, find_user, rules_of
 
@@ -141,9 +143,10 @@ async def _create(
         raise CommandError(f"there is a user {name} already: revoke it first, or choose another name")
     if remaining := await rules_of(admin, name):
         # They would be rules of the new key, too.
+        rules = counted(len(remaining), "rule")
         raise CommandError(
-            f"there are {len(remaining)} rules of an earlier user {name}: delete them first with rookery acls delete "
-            f"--user {name}, or choose another name"
+            f"an earlier user {name} has left {rules}: delete them first with rookery acls delete --user {name}, or "
+            "choose another name"
         )
     await create_user(admin, name, password, [mechanism], _ITERATIONS)
     try:

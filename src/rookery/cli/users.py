@@ -107,6 +107,7 @@ def delete(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Delete users, or their passwords for some mechanisms. Asks first. Their rules stay."""
+    from rookery.cli.acl_words import counted
     from rookery.cli.output import confirm, print_json
     from rookery.cli.scram_users import delete_user
     from rookery.cli.scram_words import parse_mechanisms
@@ -133,7 +134,7 @@ def delete(
         typer.echo(f"deleted user {user.name}")
         if user.rules:
             typer.echo(
-                f"{len(user.rules)} rules of {user.name} remain, and apply to a later user of this name: "
+                f"{counted(len(user.rules), 'rule')} of {user.name} left, for a later user of this name, too: "
                 f"rookery acls delete --user {user.name}",
                 err=True,
             )
