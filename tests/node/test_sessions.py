@@ -12,7 +12,15 @@ import confluent_kafka
 import pytest
 
 from rookery.client import Producer, sync
-from rookery.client.admin import ScramDeletion, ScramMechanism, ScramUpsertion
+from rookery.client.admin import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
+)
 from rookery.client.errors import AuthenticationError
 from rookery.node import tls_contexts
 from rookery.testing import EmbeddedBroker
@@ -137,6 +145,14 @@ def test_certificates_are_renewed_during_traffic(tmp_path: Path, monkeypatch: py
             eventually(lambda: served_certificate(running) != before, "the new certificate")
             producer.send("t", b"after").result(30)
         assert len(running.records("t")) == 3
+        # Another file, by a change of the configuration.
+        renewed = served_certificate(running)
+        resource = ConfigResource(ResourceType.BROKER, "1")
+        with sync.Admin(common) as admin:
+            change = ConfigChange("listener.name.ssl.ssl.keystore.location", ConfigOperation.SET, str(old.broker))
+            admin.alter_configs({resource: [change]})
+        eventually(lambda: served_certificate(running) != renewed, "the certificate of the other file")
+        assert served_certificate(running) == before
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,5 @@ class ChannelOpener:
                 raise
         return channel
 
-    def close(self) -> None:
-        if self._authenticator is not None:
-            self._authenticator.close()
-
 
 UNPROTECTED = ChannelOpener()

@@ -3,7 +3,7 @@
 The event loops' own TLS is not used, because a listener needs what they do not offer: the connection counts from the
 moment it is accepted, so that limits and time-outs apply to handshakes too; a peer that sends nothing costs no TLS
 state; and every connection takes the context of that moment, so that certificates are renewed without a restart
-(docs/decisions/0036). The bytes of all connections of a listener arrive in one shared buffer, and decrypted bytes go
+(docs/decisions/0037). The bytes of all connections of a listener arrive in one shared buffer, and decrypted bytes go
 directly to the buffer of the connection's frames.
 
 States:

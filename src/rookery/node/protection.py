@@ -115,10 +115,6 @@ class Protection:
                 self._stores[name] = security.tls
                 self._replace(context, security)
 
-    def close(self) -> None:
-        self.peers.close()
-        self.controllers.close()
-
     def _make_key_sources(self) -> Iterator[tuple[TokenSettings, "KeySource"]]:
         for security in self._settings.security.values():
             for mechanism in () if security.sasl is None else security.sasl.mechanisms.values():

@@ -28,7 +28,7 @@ and the diverging epoch in response to it. v13 names topics by id. v15 moves the
 this broker is not the leader. v17 replica's directory. v18 the high watermark that a replica knows.
 """
 
-from collections.abc import Awaitable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from functools import partial
 from itertools import groupby
 from typing import Final, TypeAlias
