@@ -3,7 +3,7 @@
 A clean stop leaves a marker, and the next start removes it. A process that was killed loses nothing that it has
 written, synced or not, as long as the machine runs: the system still has it. Only a crash of the machine loses unsynced
 data, and the machine has another boot id then. So every registration of a broker is noted with the boot id (decision
-40).
+39).
 """
 
 from pathlib import Path
