@@ -13,6 +13,9 @@ from rookery.protocol.principal import Principal
 from rookery.security.acls import CLUSTER_NAME
 from rookery.security.authorizer import Authorizer, ClientDecisions, Decision, Decisions, principal_text
 
+# An attribute of an Enum takes longer to find than a decision.
+_CLUSTER: Final = AclResourceType.CLUSTER
+
 
 class Asker(Protocol):
     """The request that leads to a question; see `broker.context.Context`."""
@@ -73,7 +76,7 @@ class Client:
         return decision.allowed
 
     def allows_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
-        return self.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged)
+        return self.allows(operation, _CLUSTER, CLUSTER_NAME, is_logged=is_logged)
 
     def allows_on_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Return whether the operation is allowed on at least one resource of the type."""
@@ -98,6 +101,19 @@ class Access:
         self.authorizer = authorizer
         self.log: DecisionLog = log or _NoLog()
         self._local = Authorizer(super_users=(principal_text(_NODE),)).client(_NODE, "")
+
+    def decisions(self, asker: Asker) -> ClientDecisions:
+        """Return the decisions about the client of a frequent request, whose handler notes them in `log` itself.
+
+        They are kept with the connection, for its principal, until the ACLs change.
+        """
+        connection, authorizer = asker.connection, self.authorizer
+        principal, kept = connection.principal, connection.decisions
+        if kept is not None and kept[0] is principal and kept[1].version == authorizer.version:
+            return kept[1]
+        decisions = authorizer.client(principal, connection.peer_host)
+        connection.decisions = (principal, decisions)
+        return decisions
 
     def client(self, asker: Asker) -> Client:
         """Return the client of a request. A node's requests to itself, which use no network, are always allowed."""

@@ -30,6 +30,7 @@ from rookery.net.outbox import Outbox
 from rookery.net.receive import PARTIAL_SIZE_MIN, SCRATCH_SIZE, FrameBuffer, PartialFrames
 from rookery.net.send import Reply, Sender
 from rookery.protocol.principal import ANONYMOUS, Principal
+from rookery.security.authorizer import ClientDecisions
 
 _log = structlog.get_logger(__name__)
 
@@ -66,6 +67,8 @@ class ConnectionInfo:
     mute: Callable[[float], None] | None = None
     # Whether it is the node itself that sends the requests, within its process.
     is_local: bool = False
+    # What the authorizer has decided about the principal, for handlers of frequent requests.
+    decisions: tuple[Principal, ClientDecisions] | None = None
     # The client that has authenticated itself; of a forwarded request, the one that the other node names.
     principal: Principal = ANONYMOUS
 

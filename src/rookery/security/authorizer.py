@@ -97,17 +97,30 @@ class Decisions(dict[str, Decision]):
 
 
 class ClientDecisions:
-    """The decisions about one client. It is valid until the entries change: get it again for every request."""
+    """The decisions about one client. They are valid as long as `version` is the authorizer's."""
 
-    __slots__ = ("_authorizer", "_by_operation", "_by_type", "host", "principal")
+    __slots__ = (
+        "_authorizer",
+        "_by_operation",
+        "_by_type",
+        "host",
+        "principal",
+        "readable_topics",
+        "version",
+        "writable_topics",
+    )
 
     def __init__(self, authorizer: "Authorizer", principal: str, host: str) -> None:
         self._authorizer = authorizer
+        self.version = authorizer.version
         self.principal = principal
         self.host = host
         # By operation and type of resources as one number: hashing members of an Enum is slow.
         self._by_operation: dict[int, Decisions] = {}
         self._by_type: dict[int, Decision] = {}
+        # The questions of Produce and Fetch, which have no time to look for them.
+        self.readable_topics = self.decisions(AclOperation.READ, AclResourceType.TOPIC)
+        self.writable_topics = self.decisions(AclOperation.WRITE, AclResourceType.TOPIC)
 
     def decisions(self, operation: AclOperation, resource_type: AclResourceType) -> Decisions:
         """Return the decisions about an operation on resources of a type, by their names."""

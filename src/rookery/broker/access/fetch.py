@@ -14,41 +14,66 @@ from rookery.broker.context import RequestContext
 from rookery.broker.fetch_sessions import FetchContext, SessionPartition
 from rookery.broker.handlers import k01_fetch
 from rookery.broker.handlers.k01_fetch import Fetch
-from rookery.broker.permissions import Client
+from rookery.broker.permissions import DecisionLog
 from rookery.protocol.fetch import FetchRequest
 from rookery.replication.replica import Fetched
+from rookery.security.authorizer import Decision, Decisions
 
+# Constants: an attribute of an Enum takes longer to find than a decision.
+_READ: Final = AclOperation.READ
+_TOPIC: Final = AclResourceType.TOPIC
+_CLUSTER_ACTION: Final = AclOperation.CLUSTER_ACTION
 _DENIED: Final = Fetched(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class GuardedFetch(Fetch):
-    """Reads the partitions that the client may read. Each topic is asked for once, when the request arrives."""
+    """Reads the partitions that the client may read. The attributes are set by `new_fetch`, for each request.
 
-    __slots__ = ("_client", "_may_follow", "_readable")
+    `readable` has the decisions about topics; None for a follower, which may read all or nothing (`may_follow`).
+    """
 
-    def __init__(self, context: RequestContext, request: FetchRequest, session: FetchContext) -> None:
-        super().__init__(context, request, session)
-        access = context.services.access
-        assert access is not None
-        self._client: Client = access.client(context)
-        self._readable: dict[str, bool] = {}
-        self._may_follow = request.replica_id >= 0 and self._client.allows_on_cluster(AclOperation.CLUSTER_ACTION)
+    __slots__ = ("log", "may_follow", "noted", "readable")
+    log: DecisionLog
+    may_follow: bool
+    readable: Decisions | None
+    # The topics that the log has a decision about: a request asks for each once, whatever its number of partitions.
+    noted: set[str]
 
     def _read_partition(self, partition: SessionPartition, remaining: int, at_least_one: bool) -> Fetched:
-        if self._request.replica_id >= 0:
-            return super()._read_partition(partition, remaining, at_least_one) if self._may_follow else _DENIED
+        if self.readable is None:
+            if not self.may_follow:
+                return _DENIED
+            return Fetch._read_partition(self, partition, remaining, at_least_one)
         topic, key = partition.topic, partition.key[0]
         if topic is None and not isinstance(key, str):
             # The id is not resolved yet, or unknown.
             topic = self._context.services.replicas.topic_name(key)
         if topic is not None:
-            is_readable = self._readable.get(topic)
-            if is_readable is None:
-                is_readable = self._client.allows(AclOperation.READ, AclResourceType.TOPIC, topic)
-                self._readable[topic] = is_readable
-            if not is_readable:
-                return _DENIED
-        return super()._read_partition(partition, remaining, at_least_one)
+            decision = self.readable[topic]
+            if not decision.allowed or self.log.records_allowed:
+                self._note(topic, decision)
+                if not decision.allowed:
+                    return _DENIED
+        return Fetch._read_partition(self, partition, remaining, at_least_one)
+
+    def _note(self, topic: str, decision: Decision) -> None:
+        if topic not in self.noted:
+            self.noted.add(topic)
+            self.log.decided(self._context, _READ, _TOPIC, topic, decision)
 
 
-handle: Final = partial(k01_fetch.handle, new_fetch=GuardedFetch)
+def new_fetch(context: RequestContext, request: FetchRequest, session: FetchContext) -> GuardedFetch:
+    access = context.services.access
+    assert access is not None
+    fetch = GuardedFetch(context, request, session)
+    fetch.log = access.log
+    if request.replica_id >= 0:
+        fetch.readable = None
+        fetch.may_follow = access.client(context).allows_on_cluster(_CLUSTER_ACTION)
+    else:
+        fetch.readable = access.decisions(context).readable_topics
+        fetch.noted = set()
+    return fetch
+
+
+handle: Final = partial(k01_fetch.handle, new_fetch=new_fetch)

@@ -13,30 +13,37 @@ from rookery.base.codes import AclOperation, AclResourceType
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.broker.handlers import k00_produce
-from rookery.broker.permissions import Client
+from rookery.broker.permissions import DecisionLog
 from rookery.broker.produce.append import Appends
 from rookery.net.connection import HandlerResult
 from rookery.protocol.produce import ProducePartitionResult, ProduceTopic, decode_produce
+from rookery.security.authorizer import Decisions
 
+# Constants: an attribute of an Enum takes longer to find than a decision.
 _WRITE: Final = AclOperation.WRITE
+_TOPIC: Final = AclResourceType.TOPIC
+_ID: Final = AclResourceType.TRANSACTIONAL_ID
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 # The low byte of a batch's attributes, and its bit that marks the batch as part of a transaction.
 _ATTRIBUTES_AT: Final = 22
 _IS_TRANSACTIONAL: Final = 0x10
 
 
 class GuardedAppends(Appends):
-    """Appends to the topics that the client may write to."""
+    """Appends to the topics that the client may write to. Both attributes are set by `handle`, for each request."""
 
-    __slots__ = ("_client",)
-
-    def __init__(self, context: RequestContext, acks: int, client: Client) -> None:
-        super().__init__(context, acks)
-        self._client = client
+    __slots__ = ("log", "writable")
+    log: DecisionLog
+    writable: Decisions
 
     def check_topic(self, name: str | None) -> ErrorCode | None:
-        if name is not None and not self._client.allows(_WRITE, AclResourceType.TOPIC, name):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return super().check_topic(name)
+        if name is not None:
+            decision = self.writable[name]
+            if not decision.allowed or self.log.records_allowed:
+                self.log.decided(self.context, _WRITE, _TOPIC, name, decision)
+                if not decision.allowed:
+                    return _DENIED
+        return Appends.check_topic(self, name)
 
     def refuse_all(self, topics: Sequence[ProduceTopic], code: ErrorCode) -> None:
         """Give an error to all batches."""
@@ -49,15 +56,19 @@ class GuardedAppends(Appends):
 def handle(context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
     access = context.services.access
     assert access is not None
-    client = access.client(context)
     transactional_id, acks, timeout_ms, topics = decode_produce(context.api_version, frame, position)
-    appends = GuardedAppends(context, acks, client)
+    appends = GuardedAppends(context, acks)
+    appends.log = access.log
+    appends.writable = access.decisions(context).writable_topics
     if _has_transactional(topics) and (
-        transactional_id is None or not client.allows(_WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        transactional_id is None or not access.client(context).allows(_WRITE, _ID, transactional_id)
     ):
         appends.refuse_all(topics, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return k00_produce.reply(appends, timeout_ms)
-    return k00_produce.append(appends, topics, transactional_id, timeout_ms)
+    if transactional_id is not None:
+        return k00_produce.append_in_transaction(appends, topics, transactional_id, timeout_ms)
+    appends.append_all(topics)
+    return k00_produce.reply(appends, timeout_ms)
 
 
 def _has_transactional(topics: Sequence[ProduceTopic]) -> bool:

@@ -44,19 +44,20 @@ OLD_VERSIONS: Final = range(3)
 
 def handle(context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
     transactional_id, acks, timeout_ms, topics = decode_produce(context.api_version, frame, position)
-    return append(Appends(context, acks), topics, transactional_id, timeout_ms)
+    appends = Appends(context, acks)
+    if transactional_id is not None:
+        return append_in_transaction(appends, topics, transactional_id, timeout_ms)
+    appends.append_all(topics)
+    return reply(appends, timeout_ms)
 
 
-def append(
-    appends: Appends, topics: Sequence[ProduceTopic], transactional_id: str | None, timeout_ms: int
+def append_in_transaction(
+    appends: Appends, topics: Sequence[ProduceTopic], transactional_id: str, timeout_ms: int
 ) -> HandlerResult:
-    """Append all batches of a request, and return the reply or an awaitable of it."""
-    if transactional_id is None:
-        appends.append_all(topics)
-    else:
-        task = append_transactional(appends, topics, transactional_id)
-        if task is not None:
-            return _reply_after(lambda: task, appends, timeout_ms)
+    """Append all batches of a request with a transactional id, and return the reply or an awaitable of it."""
+    task = append_transactional(appends, topics, transactional_id)
+    if task is not None:
+        return _reply_after(lambda: task, appends, timeout_ms)
     return reply(appends, timeout_ms)
 
 
