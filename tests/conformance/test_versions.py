@@ -324,6 +324,16 @@ def check_describe_topic_partitions(wire: Wire, version: int) -> None:
     assert response.next_cursor is None
 
 
+def check_sasl_handshake(wire: Wire, version: int) -> None:
+    response = wire.call(ApiKey.SASL_HANDSHAKE, version, mechanism="PLAIN")
+    assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
+def check_sasl_authenticate(wire: Wire, version: int) -> None:
+    response = wire.call(ApiKey.SASL_AUTHENTICATE, version, auth_bytes=b"")
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
 CHECKS: dict[ApiKey, Callable[[Wire, int], None]] = {
     ApiKey[name.removeprefix("check_").upper()]: check
     for name, check in list(globals().items())

@@ -1,12 +1,16 @@
 """Opens channels to other nodes: with TLS and a login, as their listener requires."""
 
-import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rookery.base.types import NodeId
 from rookery.net.address import Address
-from rookery.net.authentication import Authenticator
 from rookery.net.channel import Channel, ChannelObserver
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from rookery.net.authentication import Authenticator
 
 _UNKNOWN_NODE: NodeId = -1
 
@@ -15,7 +19,7 @@ class ChannelOpener:
     """`tls` returns the context of a new channel, which may change when certificates are renewed."""
 
     def __init__(
-        self, *, tls: Callable[[], ssl.SSLContext] | None = None, authenticator: Authenticator | None = None
+        self, *, tls: "Callable[[], SSLContext] | None" = None, authenticator: "Authenticator | None" = None
     ) -> None:
         self._tls = tls
         self._authenticator = authenticator

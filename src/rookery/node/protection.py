@@ -14,7 +14,6 @@ import structlog
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ConfigError
 from rookery.metadata.image import ClusterImage
-from rookery.net.authentication import Authenticator
 from rookery.net.guard import Guard, TlsRules
 from rookery.net.login import LoggedLogins, LoginObserver, LoginRules
 from rookery.net.opener import UNPROTECTED, ChannelOpener
@@ -153,6 +152,8 @@ class Protection:
             context = self._contexts.add(name, partial(client_context, security.tls), store_files(security.tls))
         authenticator = None
         if security.sasl is not None:
+            from rookery.net.authentication import Authenticator
+
             authenticator = Authenticator(
                 security.sasl,
                 timeout_s=_LOGIN_TIMEOUT_S,
