@@ -192,7 +192,7 @@ def test_a_change_of_one_partition_does_not_compare_the_others(monkeypatch: pyte
 
 
 def test_no_image_is_published_while_a_listener_begins() -> None:
-    """Otherwise a topic that is deleted while a broker starts would stay there for ever."""
+    """A topic that is deleted while a broker starts would stay there for ever without the pause."""
     metadata = MetadataPublisher()
     (first, values), (second, more) = encoded()
     seen: list[tuple[list[str], list[str]]] = []
