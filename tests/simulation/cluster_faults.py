@@ -31,7 +31,7 @@ _JUMPS_MS = (-_HOUR_MS, -60_000, -1_000, 1_000, 60_000, _HOUR_MS)
 # How long a fault waits for a whole cluster before it is left out.
 _WHOLE_S_MAX = 15.0
 # How long a fault waits for each step of the user that renews topics.
-_RENEWAL_S_MAX = 5.0
+_RENEWAL_S_MAX = 12.0
 
 
 class Target(Enum):
@@ -282,7 +282,7 @@ async def kill_during_a_renewal(nemesis: ClusterNemesis, victims: Sequence[Machi
         lambda: any(known.get(topic, topic_id) != topic_id for topic, topic_id in nemesis.drafts().items()),
         _RENEWAL_S_MAX,
     )
-    await nemesis.boot([machine], 0.5)
+    await nemesis.boot([machine], 0.1)
 
 
 async def restart(nemesis: ClusterNemesis, victims: Sequence[Machine]) -> None:

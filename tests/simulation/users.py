@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from random import Random
 
-from rookery.base.errors import ApiError
+from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TopicId, TopicName, TopicPartition
 from rookery.client import Consumer, ConsumerRecord, Producer, RecordMetadata
 from rookery.client.admin import Admin, CreatedTopic, NewTopic
@@ -28,6 +28,7 @@ _PAUSE_AFTER_FAILURE_S = 0.2
 RENEWED_PREFIX = "draft-"
 _REST_CHANCE = 0.2
 _REST_S_MAX = 2.0
+_RENEWED_READ_S_MAX = 60.0
 _SIZES = (0, 10, 100, 1500)
 # How long a reader reads before it starts again from the beginning.
 _READING_S = (3.0, 40.0)
@@ -217,16 +218,15 @@ class RenewingUser:
     async def _renew(self, topic: TopicName, version: int) -> None:
         (created,) = await create_topics(self._bootstrap, [NewTopic(name=topic, partitions=2)])
         assert created.topic_id is not None
-        acknowledged = await self._write(topic, version)
-        partitions = [TopicPartition(topic, index) for index in range(2)]
-        read = [record.value for record in await read_everything(self._world, self._bootstrap, partitions)]
+        acknowledged, ends = await self._write(topic, version)
+        read = await self._read(ends)
         check_renewed_topic(self._world.violations, f"version {version} of {topic}", acknowledged, read)
         # By its id: a request that arrives late must not delete the successor.
         await delete_topics(self._bootstrap, [created.topic_id])
 
-    async def _write(self, topic: TopicName, version: int) -> list[bytes]:
-        """Write some records; return the acknowledged ones."""
-        acknowledged = []
+    async def _write(self, topic: TopicName, version: int) -> tuple[list[bytes], dict[TopicPartition, Offset]]:
+        """Write some records; return the acknowledged ones, and the ends of the partitions after them."""
+        acknowledged, ends = [], {TopicPartition(topic, index): 0 for index in range(2)}
         async with new_producer(
             self._world, name=self.name, bootstrap=self._bootstrap, randomness=self._random
         ) as producer:
@@ -235,10 +235,27 @@ class RenewingUser:
                 if self._random.random() < _REST_CHANCE:
                     await asyncio.sleep(self._random.uniform(0, _REST_S_MAX))
                 value = f"{topic} version {version}: {number}".encode()
-                landed = await producer.send(topic, value, partition=self._random.randrange(2))
-                await landed
+                partition = TopicPartition(topic, self._random.randrange(2))
+                landed = await producer.send(topic, value, partition=partition.partition)
+                ends[partition] = (await landed).offset + 1
                 acknowledged.append(value)
-        return acknowledged
+        return acknowledged, ends
+
+    async def _read(self, ends: Mapping[TopicPartition, Offset]) -> list[bytes]:
+        """Read all records, at least up to `ends`.
+
+        A broker that is cut off from the others, and does not know its successor, may report an earlier end.
+        """
+        async with new_consumer(
+            self._world, name="auditor", bootstrap=self._bootstrap, timeout_s=_AUDIT_TIMEOUT_S
+        ) as consumer:
+            found = await consumer.end_offsets(ends)
+            known = {partition: max(end, found[partition]) for partition, end in ends.items()}
+            try:
+                async with asyncio.timeout(_RENEWED_READ_S_MAX):
+                    return [record.value for record in await read_up_to(consumer, known)]
+            except TimeoutError:
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"cannot read up to {known}") from None
 
 
 @asynccontextmanager
