@@ -17,7 +17,7 @@ from rookery.replication.following import Following
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.replica import Fetched, Replica
 from tests.net.support import until
-from tests.replication.nodes import TOPIC, Node, running
+from tests.replication.nodes import TOPIC, TP, Node, running
 
 
 def segment_files(node: Node) -> dict[str, bytes]:
@@ -93,6 +93,34 @@ def test_a_wiped_follower_copies_everything_again(tmp_path: Path) -> None:
             await nodes.in_sync(1, 2)
             await nodes.until(lambda: nodes.partition().isr == (1, 2))
             assert segment_files(nodes.running[1]) == segment_files(nodes.running[2])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_in_sync_elsewhere", [True, False])
+def test_a_log_that_lost_its_topic_id_may_be_of_a_deleted_topic(tmp_path: Path, is_in_sync_elsewhere: bool) -> None:
+    """It is set aside if another replica is in sync. If there is none, it may be the only copy, and is kept."""
+
+    async def main() -> None:
+        async with running(tmp_path, 1, 2) as nodes:
+            nodes.create_topic((1, 2))
+            nodes.running[1].append(b"old")
+            await nodes.in_sync(1, 2)
+            await nodes.running[2].kill()
+            # A power loss: the records were written, the file was not.
+            (tmp_path / "2" / str(TP) / "partition.metadata").unlink()
+            if is_in_sync_elsewhere:
+                nodes.delete_topic()
+                nodes.create_topic((1, 2), topic_id=UUID(int=77))
+                nodes.running[1].append(b"new")
+            else:
+                nodes.change(isr=(2,), leader=-1)
+            node = await nodes.start_node(2)
+            if is_in_sync_elsewhere:
+                await nodes.until(lambda: segment_files(node) == segment_files(nodes.running[1]))
+            else:
+                assert node.replica().log.end_offset == 1
+            assert bool(list((tmp_path / "2").glob("*-stray"))) is is_in_sync_elsewhere
 
     asyncio.run(main())
 

@@ -352,7 +352,19 @@ class ReplicaManager:
     def _is_stray(self, partition: TopicPartition, topic_id: TopicId) -> bool:
         """Return whether the metadata does not have a partition on disk here with its topic id, if that is known."""
         expected = self._topic_id_here(partition)
-        return expected is None or topic_id not in (expected, NO_TOPIC_ID)
+        if topic_id == NO_TOPIC_ID and expected is not None:
+            return self._is_doubtful(partition)
+        return topic_id != expected
+
+    def _is_doubtful(self, partition: TopicPartition) -> bool:
+        """Return whether a log without a topic id may be of a deleted topic, and in-sync replicas have the right one.
+
+        A power loss may take the file with the id and leave records, which were never synced. If the topic was deleted
+        and created again meanwhile, consumers would get the records of its predecessor.
+        """
+        log = self._logs.get(partition)
+        image = self._image.topics[partition.topic].partitions[partition.partition]
+        return log is not None and log.end_offset > 0 and any(node != self._node_id for node in image.isr)
 
     def _is_obsolete(
         self, partition: TopicPartition, topic_id: TopicId, removed_topics: Mapping[TopicId, TopicName]
@@ -360,7 +372,8 @@ class ReplicaManager:
         """Return whether the metadata shows that this node no longer needs a log on its disk."""
         if topic_id == NO_TOPIC_ID:
             # The file with the topic id was lost in a crash: only the name is left to identify the topic.
-            return partition.topic in removed_topics.values()
+            is_here = self._topic_id_here(partition) is not None
+            return partition.topic in removed_topics.values() or (is_here and self._is_doubtful(partition))
         topic = self._image.topic_by_id(topic_id)
         found = topic.partitions.get(partition.partition) if topic is not None else None
         return topic_id in removed_topics or (found is not None and self._node_id not in found.replicas)
