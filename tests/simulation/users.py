@@ -178,8 +178,9 @@ class OperatorUser:
                 self._world.note(f"{topic.name} was not confirmed: {error}")
             else:
                 self._history.confirmed[topic.name] = topic.partitions
-            if self._delete_chance and self._random.random() < self._delete_chance:
-                await self._delete(self._random.choice(sorted(self._history.confirmed) or [topic.name]))
+            # Only confirmed ones: the creation of another may still be under way, and follow its deletion.
+            if self._delete_chance and self._random.random() < self._delete_chance and self._history.confirmed:
+                await self._delete(self._random.choice(sorted(self._history.confirmed)))
 
     async def _delete(self, topic: TopicName) -> None:
         # From now on it may be gone, even if no response confirms it.
