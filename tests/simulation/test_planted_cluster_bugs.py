@@ -130,12 +130,12 @@ BUGS = [
     Bug("count unsynced metadata", count_unsynced_metadata, "durable-majority", (slow_disk,), seed=3),
     Bug("leave fenced brokers in the ISR", leave_fenced_brokers_in_the_isr, "fenced-in-isr", (kill_for_long,)),
     Bug("forget lost disks", forget_lost_disks, "leader-has-committed", (lose_disk_of_one,), seed=3),
-    Bug("never fence", never_fence, "progress", (kill_for_long,), seed=11),
+    Bug("never fence", never_fence, "progress", (kill_for_long,), seed=9),
     Bug("ignore divergence", ignore_divergence, "replicas-agree", (kill_after_a_write,), (isolate,), seed=9),
     Bug("lead before the first commit", lead_before_the_first_commit, "leader-has-committed", (kill,), _CUTS, seed=6),
-    Bug("find logs by name", find_logs_by_name, "replicas-agree", (kill_during_a_renewal,), seed=2),
-    Bug("commit without a majority", commit_without_a_majority, "metadata-committed", (kill,), (isolate,), seed=4),
-    Bug("vote for all", vote_for_all, "one-vote-per-epoch", (pause,), (slow_links,), seed=3),
+    Bug("find logs by name", find_logs_by_name, "replicas-agree", (kill_during_a_renewal,), seed=5),
+    Bug("commit without a majority", commit_without_a_majority, "metadata-committed", (kill,), (isolate,), seed=1),
+    Bug("vote for all", vote_for_all, "one-vote-per-epoch", (pause,), (slow_links,), seed=7),
 ]
 
 
