@@ -89,6 +89,8 @@ def test_the_platform_serves_clients_with_a_login(tmp_path: Path, brokers: int) 
         users = json.loads(runner.invoke(app, ["users", "list", "--json"]).stdout)
         assert [user["user"] for user in users] == ["admin", "broker"]
         _check_registry(data, registry)
+        # The file of the administrator has the registry, too.
+        assert runner.invoke(app, ["schemas", "list", "--json"]).stdout == "[]\n"
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=STOP_TIMEOUT_S)

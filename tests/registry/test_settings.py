@@ -110,6 +110,53 @@ def test_an_error_names_its_key(key: str, value: str, message: str) -> None:
         RegistrySettings.parse({**BROKERS, key: value})
 
 
+SASL = {"kafkastore.security.protocol": "SASL_SSL", "authentication.method": "BASIC"}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_without_a_file_the_users_are_those_of_the_brokers(mechanism: str) -> None:
+    settings = RegistrySettings.parse({**BROKERS, **SASL, "kafkastore.sasl.mechanism": mechanism})
+    assert settings.authentication.credentials_file is None
+    assert settings.authorization is None
+
+
+def test_a_mechanism_without_passwords_needs_a_file() -> None:
+    with pytest.raises(
+        ConfigError, match=r"credentials\.file is required .*unless kafkastore\.sasl\.mechanism is PLAIN"
+    ):
+        RegistrySettings.parse({**BROKERS, **SASL, "kafkastore.sasl.mechanism": "OAUTHBEARER"})
+
+
+def test_rules_need_users_and_are_checked() -> None:
+    rules = {"authorization.rules": "User:a=read:*; User:b=write:c-*;"}
+    with pytest.raises(ConfigError, match=r"authorization\.rules.* need authentication\.method=BASIC"):
+        RegistrySettings.parse({**BROKERS, **rules})
+    users = {**BROKERS, **SASL, "kafkastore.sasl.mechanism": "PLAIN"}
+    settings = RegistrySettings.parse({**users, **rules, "super.users": "User:x;User:y"})
+    assert settings.authorization is not None
+    assert settings.authorization.rules == ("User:a=read:*", "User:b=write:c-*")
+    assert settings.authorization.super_users == ("User:x", "User:y")
+    # No rules at all: only super users may.
+    assert RegistrySettings.parse({**users, "authorization.rules": ""}).authorization is not None
+    with pytest.raises(ConfigError, match=r"authorization\.rules: 'sing:\*' must be ROLE:SUBJECT"):
+        RegistrySettings.parse({**users, "authorization.rules": "User:a=sing:*"})
+
+
+def test_the_super_users_of_a_broker_are_those_of_its_registry() -> None:
+    static = {
+        "super.users": "User:admin",
+        "schema.registry.authorization.rules": "User:*=read:*",
+        "schema.registry.authentication.method": "BASIC",
+        "schema.registry.authentication.credentials.file": "users",
+    }
+    settings = RegistrySettings.of_broker(static, bootstrap_servers="h:1")
+    assert settings.authorization is not None
+    assert settings.authorization.super_users == ("User:admin",)
+    own = RegistrySettings.of_broker({**static, "schema.registry.super.users": "User:x"}, bootstrap_servers="h:1")
+    assert own.authorization is not None
+    assert own.authorization.super_users == ("User:x",)
+
+
 def test_several_errors_are_reported_together() -> None:
     with pytest.raises(ConfigError) as refused:
         RegistrySettings.parse({**BROKERS, "listners": "x", "leader.eligibility": "y"})

@@ -44,6 +44,14 @@ def _super_users_problem(value: ConfigValue) -> str | None:
     return None
 
 
+SUPER_USERS_ROW: Final = _row(
+    SUPER_USERS,
+    ConfigType.STRING,
+    "",
+    "Principals that may do everything, as User:name, separated by semicolons. The nodes of a cluster must be "
+    "among them, or have the permission ClusterAction.",
+    check=_super_users_problem,
+)
 ACCESS_ROWS: Final[tuple[ConfigKey, ...]] = (
     _row(
         ALLOW_IF_NO_ACL,
@@ -58,14 +66,7 @@ ACCESS_ROWS: Final[tuple[ConfigKey, ...]] = (
         f"{STANDARD_AUTHORIZER} asks for permission by ACLs; empty allows everything.",
         check=_authorizer_problem,
     ),
-    _row(
-        SUPER_USERS,
-        ConfigType.STRING,
-        "",
-        "Principals that may do everything, as User:name, separated by semicolons. The nodes of a cluster must be "
-        "among them, or have the permission ClusterAction.",
-        check=_super_users_problem,
-    ),
+    SUPER_USERS_ROW,
     _row(
         AUDIT_SINK,
         ConfigType.STRING,

@@ -9,6 +9,7 @@ list. Types, defaults and limits are Confluent's, except where the text of a row
 from dataclasses import replace
 from typing import Final
 
+from rookery.base.config_access import SUPER_USERS_ROW
 from rookery.base.config_key import INT_MAX, ConfigKey, ConfigType
 from rookery.base.config_key import broker_row as _row
 
@@ -149,8 +150,23 @@ REGISTRY_ROWS: tuple[ConfigKey, ...] = (
         _STRING,
         None,
         "File with a line for each user: name: password[,role...]. Confluent's registry gets it by a JAAS "
-        "configuration.",
+        "configuration. Without it, the users are those of the brokers, if kafkastore.sasl.mechanism is PLAIN or "
+        "SCRAM.",
     ),
+    _row(
+        "authorization.rules",
+        _STRING,
+        None,
+        "Roles on subjects, as User:NAME=ROLE:SUBJECT, separated by semicolons; a subject may end in *. Without rules, "
+        "every user may do everything. Not a key of Confluent's registry.",
+    ),
+    _row(
+        "authorization.rules.file",
+        _STRING,
+        None,
+        "File with a rule per line, which is read again when it changes. Not a key of Confluent's registry.",
+    ),
+    replace(SUPER_USERS_ROW, doc="Principals with every role, as User:name, separated by semicolons."),
     _row("ssl.keystore.location", _STRING, None, "PEM file with the private key and the certificate chain, for https."),
     _row("ssl.keystore.type", _STRING, "PEM", "Format of that file. JKS in Confluent's registry.", choices=("PEM",)),
     _row("ssl.key.password", _PASSWORD, None, "Password of the private key."),
@@ -174,6 +190,8 @@ def broker_name(name: str) -> str:
 def _in_broker(row: ConfigKey) -> ConfigKey:
     if row.name == "listeners":
         return replace(row, name=LISTENERS, default=(), doc=f"Enables the schema registry. {row.doc}")
+    if row.name == SUPER_USERS_ROW.name:
+        row = replace(row, doc=f"{row.doc} If unset, those of the broker.")
     return replace(row, name=broker_name(row.name), doc=f"Schema registry: {row.doc}")
 
 

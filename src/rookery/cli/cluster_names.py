@@ -33,11 +33,11 @@ def user_names(parameters: Mapping[str, object]) -> list[str]:
 
 
 def subject_names(parameters: Mapping[str, object]) -> list[str]:
-    from rookery.serdes.client import RegistryClient
+    from rookery.cli.registry_access import connect_registry
 
     url = parameters.get("registry") or REGISTRY
-    timeout_ms = round(_TIMEOUT_S * 1000)
-    with RegistryClient(str(url), {"request.timeout.ms": timeout_ms, "max.retries": 0}) as registry:
+    quick = [f"request.timeout.ms={round(_TIMEOUT_S * 1000)}", "max.retries=0"]
+    with connect_registry(str(url), quick) as registry:
         return registry.list_subjects()
 
 

@@ -19,10 +19,10 @@ class RegistryValues:
     """Decodes values with the schemas of a registry, by the topic that they were written to."""
 
     def __init__(self, url: str) -> None:
-        from rookery.serdes.client import RegistryClient
+        from rookery.cli.registry_access import connect_registry
         from rookery.serdes.json_records import JsonReader
 
-        self._read = JsonReader(RegistryClient(url))
+        self._read = JsonReader(connect_registry(url, None))
         self._is_down = False
 
     def decode(self, topic: str, data: bytes | None) -> str | None:

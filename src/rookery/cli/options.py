@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rookery.cli import completion
-from rookery.cli.command_config import bootstrap_server_of_file
+from rookery.cli.command_config import bootstrap_server_of_file, registry_of_file
 from rookery.cli.platform import BROKER, REGISTRY
 
 BootstrapServer = Annotated[
@@ -37,6 +37,7 @@ Registry = Annotated[
         "-r",
         envvar="ROOKERY_SCHEMA_REGISTRY",
         metavar="URL[,...]",
+        callback=registry_of_file,
         help="The schema registry, with user and password if it requires them: http://user:password@host:8081",
     ),
 ]

@@ -158,5 +158,6 @@ Try, in another terminal:
   export ROOKERY_COMMAND_CONFIG={quote(str(client_file))}
   echo hello | rookery produce greetings
   rookery consume greetings --from beginning
+  rookery schemas list
   rookery keys create order-service --produce greetings
 """

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rookery.cli.command_config import registry_settings
 from rookery.cli.option_values import parse_pairs
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rookery.serdes.client import RegistryClient
     from rookery.serdes.entities import Schema
 
+_USER_INFO = "basic.auth.user.info"
 _STANDARD_INPUT = Path("-")
 
 
@@ -24,7 +26,11 @@ def connect_registry(registry: str, settings: "Iterable[str] | None") -> "Regist
         from rookery.cli.errors import needs_extra
 
         raise needs_extra("registry", error) from None
-    return RegistryClient(registry, parse_pairs(settings or (), "--set"))
+    given = registry_settings()
+    if "@" in registry:
+        # The url has a user and a password, which override the file's.
+        given.pop(_USER_INFO, None)
+    return RegistryClient(registry, given | parse_pairs(settings or (), "--set"))
 
 
 def read_schema(file: Path, schema_type: str | None, references: "Sequence[str] | None") -> "Schema":

@@ -31,11 +31,16 @@ TRUSTED: Final = "ca.crt"
 KEY_FILE: Final = "node.pem"
 SERVER_FILE: Final = "server.properties"
 USERS_FILE: Final = "users.scram"
-REGISTRY_USERS: Final = "registry.users"
+REGISTRY_ROLES: Final = "registry.roles"
 ADMIN_FILE: Final = "admin.properties"
 LIBRDKAFKA_FILE: Final = "admin.librdkafka.properties"
 REGISTRY_FILE: Final = "admin.registry.properties"
 
+_ROLES_TEXT: Final = """\
+# The roles of users on the subjects of the schema registry, a line for each user. Super users have all.
+# This file is read again when it changes. For example:
+# User:order-service=write:orders-*,read:*
+"""
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<bracketed>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
@@ -166,7 +171,7 @@ def node_files(
         directory / KEY_FILE: key_file,
         directory / TRUSTED: trusted,
         directory / USERS_FILE: "".join(f"{credential}\n" for credential in users.credentials),
-        **({directory / REGISTRY_USERS: _registry_users(users)} if _has_registry(cluster, node) else {}),
+        **({directory / REGISTRY_ROLES: _ROLES_TEXT} if _has_registry(cluster, node) else {}),
     }
 
 
@@ -184,7 +189,7 @@ def client_files(cluster: SecuredCluster, users: Users, *, trusted: str) -> dict
     return {
         directory / TRUSTED: trusted,
         directory / ADMIN_FILE: "# For Rookery (rookery --command-config FILE) and for Java's clients and tools.\n"
-        + properties_text(java_settings(login)),
+        + properties_text({**java_settings(login), **_registry_keys(cluster.registry, login)}),
         directory / LIBRDKAFKA_FILE: "# For librdkafka: confluent-kafka, kcat -F FILE.\n"
         + _plain_lines(librdkafka_settings(login)),
         **({} if cluster.registry is None else {directory / REGISTRY_FILE: _registry_client(cluster.registry, login)}),
@@ -249,7 +254,8 @@ def _check_registry(url: str | None) -> str | None:
 
 
 def _registry_settings(cluster: SecuredCluster, node: SecuredNode, broker_password: str) -> dict[str, str]:
-    """Return the settings of the registry in a node's process: HTTPS with passwords, and the broker's own login."""
+    """Return the settings of the registry in a node's process: HTTPS, the users of the cluster, roles in a file, and
+    the broker's own login."""
     login = ClientLogin(
         bootstrap_servers="",
         user=BROKER,
@@ -263,14 +269,20 @@ def _registry_settings(cluster: SecuredCluster, node: SecuredNode, broker_passwo
         "schema.registry.listeners": cluster.registry or "",
         "schema.registry.ssl.keystore.location": str(node.path / KEY_FILE),
         "schema.registry.authentication.method": "BASIC",
-        "schema.registry.authentication.roles": ADMIN,
-        "schema.registry.authentication.credentials.file": str(node.path / REGISTRY_USERS),
+        "schema.registry.authorization.rules.file": str(node.path / REGISTRY_ROLES),
         **{f"schema.registry.kafkastore.{key}": value for key, value in own.items()},
     }
 
 
-def _registry_users(users: Users) -> str:
-    return f"{ADMIN}: {users.admin_password},{ADMIN}\n"
+def _registry_keys(url: str | None, login: ClientLogin) -> dict[str, str]:
+    """Return the settings of the registry's clients as `rookery` and Spark read them, beside those of Kafka's."""
+    if url is None:
+        return {}
+    return {
+        "schema.registry.url": url,
+        "schema.registry.basic.auth.user.info": f"{login.user}:{login.password}",
+        "schema.registry.ssl.ca.location": login.trusted_file or "",
+    }
 
 
 def _registry_client(url: str, login: ClientLogin) -> str:

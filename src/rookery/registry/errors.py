@@ -23,6 +23,19 @@ def http_error(status: int, message: str | None = None) -> RegistryError:
     return RegistryError(status, status, f"HTTP {status} {HTTPStatus(status).phrase}" if message is None else message)
 
 
+def denied(principal: str, role: str, subject: str | None, rule: str) -> RegistryError:
+    """Begin as Confluent's registry does; then say which role is missing, and which rule would grant it."""
+    where = "the whole registry" if subject is None else f"Subject: {subject}"
+    message = f"User is denied operation {role.capitalize()} on {where}. {principal} needs the role {role} there, as by"
+    return RegistryError(HTTPStatus.FORBIDDEN, 40301, f"{message} {rule}")
+
+
+def denied_id(principal: str, schema_id: int) -> RegistryError:
+    """Name no subjects: the user may not see them."""
+    message = f"User is denied operation Read on Schema: {schema_id}. {principal} needs the role read on a subject"
+    return RegistryError(HTTPStatus.FORBIDDEN, 40301, f"{message} that has the schema")
+
+
 def _not_found(code: int, message: str) -> RegistryError:
     return RegistryError(HTTPStatus.NOT_FOUND, code, message)
 

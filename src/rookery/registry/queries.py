@@ -212,7 +212,7 @@ def list_schemas(
 
 def list_contexts(state: State, *, prefix: str = "", offset: int = 0, limit: int = -1) -> list[str]:
     """Return the contexts, the default context "." first."""
-    contexts = [DEFAULT_CONTEXT, *sorted(state.contexts - {DEFAULT_CONTEXT})]
+    contexts = [DEFAULT_CONTEXT, *sorted(state.listed_contexts() - {DEFAULT_CONTEXT})]
     return _page([context for context in contexts if context.startswith(prefix)], offset, limit)
 
 
@@ -339,8 +339,8 @@ def _with_other_contexts(state: State, subject: str) -> Iterator[str]:
     yield subject
     context, own = split(subject)
     if context == DEFAULT_CONTEXT:
-        for other in sorted(state.contexts):
-            yield QualifiedSubject(other, own).name
+        names = (QualifiedSubject(other, own).name for other in sorted(state.contexts))
+        yield from filter(state.is_visible, names)
 
 
 def _find_by_id(state: State, schema_id: int, subject: str | None) -> SchemaValue | None:
@@ -351,7 +351,7 @@ def _find_by_id(state: State, schema_id: int, subject: str | None) -> SchemaValu
     context, own = split(subject)
     if not own:
         return state.any_with_id(context, schema_id)
-    for name in _with_other_contexts(state, subject):
+    for name in filter(state.is_visible, _with_other_contexts(state, subject)):
         for value in reversed(state.versions(name)):
             if value.id == schema_id:
                 return value
@@ -369,7 +369,8 @@ def _aliases(state: State, prefix: str) -> dict[str, tuple[str, ...]]:
     for name, config in sorted(state.configs.items(), key=str):
         if name is not None and config.alias and has_prefix(name, prefix):
             target = qualify(config.alias, name)
-            found[target] = (*found.get(target, ()), name)
+            if state.is_visible(name) and state.is_visible(target):
+                found[target] = (*found.get(target, ()), name)
     return found
 
 

@@ -10,13 +10,18 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rookery.base.config_access import SUPER_USERS, principals_of
 from rookery.base.config_key import ConfigKey, parse_value
 from rookery.base.config_registry import CLIENT_PREFIX, REGISTRY_ROWS, broker_name
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.client.settings.common import COMMON_ROWS
 from rookery.client.settings.parser import Values, check_together, table
+from rookery.registry.roles import parse_rules
+from rookery.security.sasl import PLAIN, SCRAM_MECHANISMS
 
+# With these a password can be checked: they prove that the client knows it.
+LOGIN_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 _KEYS: Final[Mapping[str, ConfigKey]] = table(REGISTRY_ROWS)
 # The settings of the registry's Kafka clients that may be configured. The registry sets client.id itself.
 _CLIENT_KEYS: Final[Mapping[str, ConfigKey]] = table(row for row in COMMON_ROWS if row.name != "client.id")
@@ -53,12 +58,24 @@ class SearchLimit(NamedTuple):
 
 @value_class(kw_only=True)
 class Authentication:
-    """`roles` are the roles that may use the registry; "*" means every user with a valid password."""
+    """`roles` are the roles of the file that may use the registry; "*" means every user with a valid password.
+
+    Without `credentials_file`, the users are those of the brokers.
+    """
 
     is_basic: bool
     realm: str
     roles: frozenset[str]
     credentials_file: Path | None
+
+
+@value_class(kw_only=True)
+class Authorization:
+    """`rules` and the lines of `rules_file` grant roles on subjects (`registry.roles`)."""
+
+    rules: tuple[str, ...]
+    rules_file: Path | None
+    super_users: tuple[str, ...]
 
 
 @value_class(kw_only=True)
@@ -103,6 +120,8 @@ class RegistrySettings:
     version_limit: SearchLimit
     context_limit: SearchLimit
     authentication: Authentication
+    # None: every user may do everything.
+    authorization: Authorization | None
     tls: TlsFiles
 
     @classmethod
@@ -112,10 +131,11 @@ class RegistrySettings:
 
     @classmethod
     def of_broker(cls, static: Mapping[str, str], *, bootstrap_servers: str) -> "RegistrySettings":
-        """Parse a broker's `schema.registry.*` keys. By default that broker stores the schemas."""
+        """Parse a broker's `schema.registry.*` keys. By default that broker stores the schemas, and its super users
+        are the registry's."""
         names = {broker_name(name): name for name in _KEYS}
         passed_on = broker_name(CLIENT_PREFIX)
-        config = {"kafkastore.bootstrap.servers": bootstrap_servers}
+        config = {"kafkastore.bootstrap.servers": bootstrap_servers, SUPER_USERS: static.get(SUPER_USERS, "")}
         for name, value in static.items():
             if name in names:
                 config[names[name]] = value
@@ -158,7 +178,7 @@ def _make(values: Values, passed_on: Mapping[str, str]) -> RegistrySettings:
     listeners = _listeners(values.items("listeners"))
     client_config = {name.removeprefix(CLIENT_PREFIX): value for name, value in passed_on.items()}
     protocol = client_config.get("security.protocol", "PLAINTEXT").upper()
-    check_together([*_conflicts(values, listeners), *_broker_problems(values, protocol)])
+    check_together([*_conflicts(values, listeners, client_config), *_broker_problems(values, protocol)])
     client_config["bootstrap.servers"] = ",".join(_brokers(values.items("kafkastore.bootstrap.servers")))
     return RegistrySettings(
         listeners=listeners,
@@ -191,6 +211,7 @@ def _make(values: Values, passed_on: Mapping[str, str]) -> RegistrySettings:
             roles=frozenset(values.items("authentication.roles")),
             credentials_file=_path(values, "authentication.credentials.file"),
         ),
+        authorization=_authorization(values),
         tls=TlsFiles(
             keystore=_path(values, "ssl.keystore.location"),
             key_password=values.optional_text("ssl.key.password"),
@@ -198,6 +219,16 @@ def _make(values: Values, passed_on: Mapping[str, str]) -> RegistrySettings:
             client_authentication=values.text("ssl.client.authentication"),
         ),
     )
+
+
+def _authorization(values: Values) -> Authorization | None:
+    rules = values.optional_text("authorization.rules")
+    rules_file = _path(values, "authorization.rules.file")
+    if rules is None and rules_file is None:
+        return None
+    given = tuple(rule.strip() for rule in (rules or "").split(";") if rule.strip())
+    list(parse_rules(given, "authorization.rules"))
+    return Authorization(rules=given, rules_file=rules_file, super_users=tuple(principals_of(values.text(SUPER_USERS))))
 
 
 def _limit(values: Values, name: str) -> SearchLimit:
@@ -245,7 +276,15 @@ def _broker_problems(values: Values, protocol: str) -> Iterator[str]:
             yield f"kafkastore.bootstrap.servers: {broker} does not match kafkastore.security.protocol, {protocol}"
 
 
-def _conflicts(values: Values, listeners: Sequence[RegistryListener]) -> Iterator[str]:
+def _logs_in(client_config: Mapping[str, str]) -> bool:
+    """Whether a password can be checked by a login with the protocol and the mechanism of the registry's clients."""
+    protocol = client_config.get("security.protocol", "").upper()
+    return protocol.startswith("SASL_") and client_config.get("sasl.mechanism", "") in LOGIN_MECHANISMS
+
+
+def _conflicts(
+    values: Values, listeners: Sequence[RegistryListener], client_config: Mapping[str, str]
+) -> Iterator[str]:
     schemes = {listener.scheme for listener in listeners}
     if "https" in schemes and not values.is_given("ssl.keystore.location"):
         yield "ssl.keystore.location is required for a listener with https: name a PEM file with key and certificates"
@@ -254,8 +293,14 @@ def _conflicts(values: Values, listeners: Sequence[RegistryListener]) -> Iterato
     needs_authorities = values.text("ssl.client.authentication") != "NONE"
     if needs_authorities and not values.is_given("ssl.truststore.location"):
         yield "ssl.truststore.location is required with ssl.client.authentication: name a PEM file with authorities"
-    if values.text("authentication.method") == "BASIC" and not values.is_given("authentication.credentials.file"):
-        yield "authentication.credentials.file is required with authentication.method=BASIC"
+    is_basic = values.text("authentication.method") == "BASIC"
+    if is_basic and not values.is_given("authentication.credentials.file") and not _logs_in(client_config):
+        yield (
+            "authentication.credentials.file is required with authentication.method=BASIC, unless "
+            f"{CLIENT_PREFIX}sasl.mechanism is {' or '.join(LOGIN_MECHANISMS)}: then the brokers' users are accepted"
+        )
+    if not is_basic and any(map(values.is_given, ("authorization.rules", "authorization.rules.file"))):
+        yield "authorization.rules and authorization.rules.file need authentication.method=BASIC: roles belong to users"
     session_ms = values.integer("kafkagroup.session.timeout.ms")
     if values.integer("kafkagroup.heartbeat.interval.ms") >= session_ms:
         yield f"kafkagroup.heartbeat.interval.ms must be below kafkagroup.session.timeout.ms ({session_ms})"

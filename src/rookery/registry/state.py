@@ -83,6 +83,13 @@ class State:
 
     # Queries
 
+    def is_visible(self, subject: str) -> bool:
+        """Whether queries may return the subject's schemas. `VisibleState` answers for a user."""
+        return True
+
+    def listed_contexts(self) -> set[str]:
+        return self.contexts
+
     def subjects(self) -> Iterable[str]:
         return self._subjects.keys()
 

@@ -15,6 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from rookery.registry.errors import RegistryError, http_error
 from rookery.registry.rest import bodies
+from rookery.registry.rest.access import Guard
+from rookery.registry.rest.auth import principal_of
 from rookery.registry.rest.endpoints import Call, Endpoint, Registry
 from rookery.registry.rest.forwarding import Forwarder
 from rookery.registry.rest.media_types import JSON, V1_JSON, MalformedHeaderError, accepts_request, negotiate
@@ -32,12 +34,18 @@ class Resource:
     """The endpoints of one path, as an ASGI app."""
 
     def __init__(
-        self, endpoints: Iterable[Endpoint], registry: Registry, settings: RegistrySettings, forwarder: Forwarder
+        self,
+        endpoints: Iterable[Endpoint],
+        registry: Registry,
+        settings: RegistrySettings,
+        forwarder: Forwarder,
+        guard: Guard,
     ) -> None:
         self._endpoints: Mapping[str, Endpoint] = {endpoint.method: endpoint for endpoint in endpoints}
         self._registry = registry
         self._settings = settings
         self._forwarder = forwarder
+        self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -77,12 +85,13 @@ class Resource:
     async def _call(self, endpoint: Endpoint, request: Request, media_type: str) -> Response:
         values = _decode_values(endpoint, request)
         body = b"" if endpoint.body is None else await bodies.read(request, self._settings.request_body_bytes_max)
-        call = Call(self._registry, self._settings, values, await self._decode_body(endpoint, body))
+        decoded = await self._decode_body(endpoint, body)
+        call = Call(self._registry, self._settings, values, decoded, principal_of(request.scope))
         if endpoint.write is None:
             entity = await self._run_handler(endpoint, call)
             return raw_response(entity, media_type) if endpoint.raw else entity_response(entity, media_type)
         if self._registry.is_leader:
-            result = await self._registry.write(lambda state: endpoint.handler(state, call))
+            result = await self._registry.write(lambda state: self._guard.run(endpoint, state, call))
             return entity_response(result, media_type)
         if endpoint.write.checks_locally and (done := await self._find_done(endpoint, call)) is not None:
             return entity_response(done, media_type)
@@ -97,8 +106,8 @@ class Resource:
 
     async def _run_handler(self, endpoint: Endpoint, call: Call) -> Any:
         if call.parses_schemas:
-            return await self._registry.run_query(lambda state: endpoint.handler(state, call))
-        return endpoint.handler(self._registry.state, call)
+            return await self._registry.run_query(lambda state: self._guard.run(endpoint, state, call))
+        return self._guard.run(endpoint, self._registry.state, call)
 
     async def _find_done(self, endpoint: Endpoint, call: Call) -> Any:
         """Return the result if there is nothing to write; None if only the leader, whose state is newer, can tell."""

@@ -71,6 +71,8 @@ class Call:
     settings: RegistrySettings
     values: Mapping[str, Value]
     body: Any = None
+    # The principal of the request; None without authentication.
+    principal: str | None = None
 
     @property
     def subject(self) -> str | None:

@@ -1,14 +1,16 @@
 """A cache of responses to GET, as they were sent.
 
-A response to GET depends only on the state and on the request. It is cached until the state changes, with all parts of
-the request that it depends on as its key. So the look-up of a schema by its id, which every consumer does, costs little
-more than reading the request.
+A response to GET depends only on the state, the roles and the request, with its user. It is cached until one of the
+first two changes, with all parts of the request that it depends on as its key. So the look-up of a schema by its id,
+which every consumer does, costs little more than reading the request.
 """
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rookery.registry.rest.auth import principal_of
 
 _SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
 _COUNT_MAX: Final = 20_000
@@ -21,11 +23,15 @@ class _Response(NamedTuple):
 
 
 class ResponseCache:
-    """`revision` returns a number that changes whenever the state does."""
+    """`revision` returns a value that changes whenever the state or the roles do.
 
-    def __init__(self, app: ASGIApp, revision: Callable[[], int]) -> None:
+    `per_user`: users with different roles get different responses.
+    """
+
+    def __init__(self, app: ASGIApp, revision: Callable[[], object], *, per_user: bool = False) -> None:
         self._app = app
         self._revision = revision
+        self._per_user = per_user
         self._responses: dict[object, _Response] = {}
         self._responses_revision = revision()
         self._size_bytes = 0
@@ -37,7 +43,8 @@ class ResponseCache:
         if self._responses_revision != self._revision():
             self._clear()
         varying = [header for header in scope["headers"] if header[0] in _VARYING_HEADERS]
-        key = (scope["raw_path"], scope["query_string"], *map(tuple, varying))
+        user = principal_of(scope) if self._per_user else None
+        key = (user, scope["raw_path"], scope["query_string"], *map(tuple, varying))
         response = self._responses.get(key)
         if response is None:
             await self._call_app(scope, receive, send, key)
