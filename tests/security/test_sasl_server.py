@@ -125,15 +125,15 @@ def test_the_example_of_rfc_7677() -> None:
 
 
 def test_a_login_with_a_delegation_token() -> None:
-    exchange, client = begin(scram()), sasl.scram("SCRAM-SHA-256", "token", "token secret", "client")
-    first = next(client) + b",tokenauth=true"
-    server_first = exchange.send(first)
-    # The client's messages are parts of the proof: it is computed here.
-    final = _final(first[3:], server_first, "token secret")
+    exchange, client = begin(scram()), sasl.scram("SCRAM-SHA-256", "token", "token secret", "client", is_token=True)
+    first = next(client)
+    assert first == b"n,,n=token,r=client,tokenauth=true"
     with pytest.raises(StopIteration) as end:
-        exchange.send(final)
+        exchange.send(client.send(exchange.send(first)))
     assert end.value.value.principal == Principal("User", "owner", token_authenticated=True)
     assert end.value.value.expires_ms == TOKEN_END_MS
+    with pytest.raises(StopIteration):
+        client.send(end.value.value.response)
 
 
 def _final(first_bare: bytes, server_first: bytes, password: str) -> bytes:

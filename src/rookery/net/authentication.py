@@ -19,7 +19,17 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Request, ResponseT
 from rookery.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from rookery.security.jwt import unsecured_token
-from rookery.security.sasl import OAUTHBEARER, PLAIN, Exchange, SaslError, oauth_bearer, oauth_extensions, plain, scram
+from rookery.security.sasl import (
+    OAUTHBEARER,
+    PLAIN,
+    Exchange,
+    SaslError,
+    logs_in_with_token,
+    oauth_bearer,
+    oauth_extensions,
+    plain,
+    scram,
+)
 from rookery.security.settings import SaslSettings
 from rookery.security.tokens import TokenError, TokenSource
 
@@ -88,7 +98,8 @@ class Authenticator:
             return oauth_bearer(unsecured_token(options, self._clock.now_ms() / 1000), self._extensions)
         if mechanism == PLAIN:
             return plain(options["username"], options["password"])
-        return scram(mechanism, options["username"], options["password"], secrets.token_urlsafe(_NONCE_BYTES))
+        nonce, is_token = secrets.token_urlsafe(_NONCE_BYTES), logs_in_with_token(options)
+        return scram(mechanism, options["username"], options["password"], nonce, is_token=is_token)
 
     async def _authenticate(self, connection: Channel, exchange: Exchange) -> int:
         """Return the session's lifetime in milliseconds; zero means as long as the connection."""

@@ -31,6 +31,7 @@ Exchange: TypeAlias = Generator[bytes, bytes, None]
 _SEPARATOR = b"\x01"
 # The broker chooses the number, and hashing blocks the event loop: half a second for this many. Kafka allows 16,384.
 _ITERATIONS_MAX = 1_000_000
+_TOKEN_EXTENSION = ",tokenauth=true"
 _EXTENSION_NAME = re.compile("[A-Za-z]+")
 _EXTENSION_VALUE = re.compile("[\x21-\x7e \t\r\n]+")
 _EXTENSION_OPTIONS = ("extension_", "unsecuredLoginExtension_")
@@ -45,10 +46,11 @@ def plain(username: str, password: str) -> Exchange:
     yield b"\x00".join((b"", username.encode(), password.encode()))
 
 
-def scram(mechanism: str, username: str, password: str, nonce: str) -> Exchange:
+def scram(mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False) -> Exchange:
     """RFC 5802 and 7677: both sides prove that they know the password without sending it.
 
-    `nonce` must be used only once.
+    `nonce` must be used only once. `is_token`: the user is the id of a delegation token, the password its HMAC in
+    base64 (KIP-48).
     """
     try:
         import scramp
@@ -57,7 +59,7 @@ def scram(mechanism: str, username: str, password: str, nonce: str) -> Exchange:
     client = scramp.ScramClient([mechanism], "replaced", "replaced", c_nonce=nonce)
     client.username = _Unprepared(username)
     client.password = _Unprepared(password)
-    return _scram(client, scramp.ScramException)
+    return _scram(client, scramp.ScramException, _TOKEN_EXTENSION if is_token else "")
 
 
 def oauth_bearer(token: str, extensions: Mapping[str, str] | None = None) -> Exchange:
@@ -86,6 +88,11 @@ def oauth_extensions(options: Mapping[str, str]) -> dict[str, str]:
     return extensions
 
 
+def logs_in_with_token(options: Mapping[str, str]) -> bool:
+    """Whether the options of a login module are a delegation token's, as for Java's ScramLoginModule."""
+    return options.get("tokenauth", "").lower() == "true"
+
+
 class _Unprepared:
     """A name or password in UTF-8, as Kafka uses it. RFC 5802 requires SASLprep, which would change some of them."""
 
@@ -99,9 +106,12 @@ class _Unprepared:
         return self._text.encode()
 
 
-def _scram(client: Any, failure: type[Exception]) -> Exchange:
+def _scram(client: Any, failure: type[Exception], extension: str) -> Exchange:
     try:
-        server_first = yield client.get_client_first().encode()
+        first = client.get_client_first() + extension
+        # Both sides sign the message, so that the extension belongs to what scramp remembers.
+        client.client_first_bare += extension
+        server_first = yield first.encode()
         client.set_server_first(server_first.decode())
         if int(client.iterations) > _ITERATIONS_MAX:
             name, count = client.mechanism_name, client.iterations

@@ -114,8 +114,8 @@ def test_javas_default_token_class_is_accepted() -> None:
         ({"sasl.jaas.config": "a.b.Module required username=x;"}, "sasl.jaas.config has no password"),
         ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": "M required;"}, "no username and no password"),
         (
-            {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{JAAS[:-1]} tokenauth=true;"},
-            "tokenauth is not supported",
+            {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{JAAS[:-1]} tokenauth=true;"},
+            "tokenauth needs SCRAM: set sasl.mechanism to SCRAM-SHA-256",
         ),
         ({"sasl.kerberos.service.name": "kafka"}, "Kerberos is not supported"),
         ({"security.providers": "com.example.Mine"}, "security.providers"),

@@ -12,7 +12,7 @@ from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.client.settings.parser import Values, check_together, table, unsupported_row
 from rookery.security.jaas import parse_jaas
-from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS, logs_in_with_token
 from rookery.security.settings import PLAINTEXT, SaslSettings, SecuritySettings, TlsSettings, TokenSettings
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -308,8 +308,8 @@ def _sasl_problems(values: Values) -> Iterator[str]:
         return
     if missing := [name for name in ("username", "password") if name not in options]:
         yield f"sasl.jaas.config has no {' and no '.join(missing)}: {_example(mechanism)}"
-    elif options.get("tokenauth", "false").lower() == "true":
-        yield "sasl.jaas.config: tokenauth is not supported; use a user name and password"
+    elif mechanism == PLAIN and logs_in_with_token(options):
+        yield f"sasl.jaas.config: tokenauth needs SCRAM: set sasl.mechanism to {' or '.join(SCRAM_MECHANISMS)}"
 
 
 def _example(mechanism: str) -> str:
