@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rookery.testing import EmbeddedCluster
+from tests.node.test_bearer_tokens import MODULE, UNSECURED, Provider
 from tests.support.certificates import make_certificates
 from tests.support.secured import PLAIN, SCRAM_512, SECRET, USER, client_settings, jaas, tls_settings
 
@@ -64,6 +65,40 @@ def test_brokers_log_in_with_scram(tmp_path: Path) -> None:
     users = {USER: SECRET, INSIDE["username"]: INSIDE["password"]}
     with EmbeddedCluster(
         3, settings=nodes, security_protocol="SASL_SSL", client_settings=clients, users=users
+    ) as cluster:
+        cluster.create_topic("t", partitions=1, replicas=3)
+        cluster.produce("t", "x")
+        assert cluster.in_sync_replicas("t", at_least=3)
+
+
+@pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "unsecured"])
+def test_nodes_log_in_with_bearer_tokens(tmp_path: Path, is_signed: bool) -> None:
+    """At the listeners of brokers and of controllers: a token from a file, or one without a signature."""
+    provider = Provider(tmp_path)
+    prefix = "sasl.oauthbearer"
+    clients = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    if is_signed:
+        provider.token_file.write_text(provider.token(sub="node", exp=4_000_000_000))
+        own = {
+            "sasl.jaas.config": f"{MODULE};",
+            f"{prefix}.token.endpoint.url": provider.token_file.as_uri(),
+        }
+        nodes = {**own, f"{prefix}.jwks.endpoint.url": provider.keys_file.as_uri()}
+    else:
+        own = {"sasl.jaas.config": f'{MODULE} unsecuredLoginStringClaim_sub="node";'}
+        nodes = {**own, "sasl.server.callback.handler.class": UNSECURED}
+    settings = {
+        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:node",
+        **nodes,
+    }
+    with EmbeddedCluster(
+        3, settings=settings, security_protocol="SASL_PLAINTEXT", client_settings={**clients, **own}
     ) as cluster:
         cluster.create_topic("t", partitions=1, replicas=3)
         cluster.produce("t", "x")

@@ -102,9 +102,51 @@ def test_connections_to_other_nodes_have_the_keys_of_their_listener() -> None:
     assert security.sasl.login.options == {"username": "broker", "password": "secret"}
 
 
+def test_connections_with_tokens_of_an_identity_provider() -> None:
+    static = {
+        MECHANISM: "OAUTHBEARER",
+        "listener.name.inside.oauthbearer.sasl.jaas.config": 'x required clientId="broker" clientSecret="secret" '
+        'ssl.truststore.type="PEM" ssl.truststore.location="provider.pem";',
+        "listener.name.inside.oauthbearer.sasl.oauthbearer.token.endpoint.url": "https://provider/token",
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.login.connect.timeout.ms": "5000",
+    }
+    security = read_peers(BrokerLayers(static=static), "INSIDE", SecurityProtocol.SASL_PLAINTEXT, MECHANISM)
+    assert security.sasl is not None
+    tokens = security.sasl.tokens
+    assert tokens is not None
+    assert (tokens.endpoint_url, tokens.scope) == ("https://provider/token", "kafka")
+    assert (tokens.client_id, tokens.client_secret) == ("broker", "secret")
+    assert (tokens.connect_timeout_ms, tokens.read_timeout_ms) == (5000, None)
+    assert (tokens.refresh_window_factor, tokens.refresh_buffer_s) == (0.8, 300)
+    assert tokens.tls is not None
+    assert (tokens.tls.truststore_type, tokens.tls.truststore_location) == ("PEM", "provider.pem")
+
+
+def test_connections_with_unsigned_tokens() -> None:
+    static = {MECHANISM: "OAUTHBEARER", "sasl.jaas.config": 'x required unsecuredLoginStringClaim_sub="broker";'}
+    security = read_peers(BrokerLayers(static=static), "X", SecurityProtocol.SASL_PLAINTEXT, MECHANISM)
+    assert security.sasl is not None
+    assert security.sasl.tokens is None
+
+
 @pytest.mark.parametrize(
     ("static", "expected"),
     [
+        (
+            {MECHANISM: "OAUTHBEARER"},
+            "this node has no bearer tokens (sasl.mechanism.inter.broker.protocol): set "
+            "listener.name.x.oauthbearer.sasl.oauthbearer.token.endpoint.url to https://",
+        ),
+        ({MECHANISM: "OAUTHBEARER", "sasl.jaas.config": "x required;"}, "this node has no bearer tokens"),
+        (
+            {
+                MECHANISM: "OAUTHBEARER",
+                "sasl.jaas.config": 'x required ssl.cipher.suites="a";',
+                "sasl.oauthbearer.token.endpoint.url": "https://provider",
+            },
+            "the option ssl.cipher.suites is not supported",
+        ),
         ({}, "sasl.mechanism.inter.broker.protocol is GSSAPI, which is not supported: set it to one of PLAIN"),
         (
             {MECHANISM: "PLAIN"},

@@ -10,9 +10,11 @@ from typing import Final
 
 from rookery.base.codes import SecurityProtocol
 from rookery.base.config import LISTENER_PREFIX, BrokerLayers
+from rookery.base.config_key import ConfigValue
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.security.jaas import LoginModule, parse_jaas
+from rookery.security.peer_tokens import ENDPOINT_KEY, SUBJECT_OPTION, read_peer_tokens
 from rookery.security.principal_rules import PrincipalRules
 from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from rookery.security.sasl_server.plain import plain_users
@@ -20,7 +22,7 @@ from rookery.security.settings import SaslSettings, SecuritySettings, TlsSetting
 from rookery.security.token_validation import TokenRules
 
 SERVER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
-PEER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+PEER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 MECHANISMS_KEY: Final = "sasl.enabled.mechanisms"
 JAAS_KEY: Final = "sasl.jaas.config"
 KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
@@ -140,6 +142,9 @@ class _Keys:
         """Return the value that is set for the listener itself."""
         value = self._layers.listener_value(self._listener, key)
         return None if value is None else str(value)
+
+    def value(self, key: str, mechanism: str) -> ConfigValue:
+        return self._layers.value_at(self._listener, key, mechanism=mechanism)
 
     def integer(self, key: str, mechanism: str | None = None) -> int:
         value = self._layers.value_at(self._listener, key, mechanism=mechanism)
@@ -281,9 +286,22 @@ def _client_sasl(keys: _Keys, mechanism_key: str) -> SaslSettings:
             f"{mechanism_key} is {mechanism}, which is not supported: set it to one of {', '.join(PEER_MECHANISMS)}"
         )
     login = keys.login(mechanism)
+    if mechanism == OAUTHBEARER:
+        return _client_tokens(keys, mechanism_key, login)
     if login is None or not {"username", "password"} <= login.options.keys():
         raise ConfigError(
             f"this node has no credentials for {mechanism} ({mechanism_key}): set "
             f'{keys.prefixed(JAAS_KEY, mechanism)}={_MODULES[mechanism]} required username="..." password="...";'
         )
     return SaslSettings(mechanism=mechanism, login=login)
+
+
+def _client_tokens(keys: _Keys, mechanism_key: str, login: LoginModule | None) -> SaslSettings:
+    tokens = None if login is None else read_peer_tokens(keys, login.options)
+    if login is None or (tokens is None and SUBJECT_OPTION not in login.options):
+        raise ConfigError(
+            f"this node has no bearer tokens ({mechanism_key}): set {keys.prefixed(ENDPOINT_KEY, OAUTHBEARER)} to "
+            f"https://... or file:///..., and {keys.prefixed(JAAS_KEY, OAUTHBEARER)}={_MODULES[OAUTHBEARER]} required "
+            'clientId="..." clientSecret="...";'
+        )
+    return SaslSettings(mechanism=OAUTHBEARER, login=login, tokens=tokens)
