@@ -34,6 +34,12 @@ def run(settings: Settings, *, announce: Callable[[str], None], log_level: str =
 async def _serve(settings: Settings, announce: Callable[[str], None], descriptor_limit: int | None) -> None:
     if settings.without_effect:
         logger.warning("these settings have no effect", keys=",".join(settings.without_effect))
+    if settings.unused_listener_keys:
+        logger.warning(
+            "these settings are ignored: no listener of this node has that name in lower case, or no such mechanism",
+            keys=",".join(settings.unused_listener_keys),
+            listeners=",".join(settings.listener_names),
+        )
     node = Node(
         settings,
         files=OsFiles(),

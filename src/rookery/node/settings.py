@@ -24,6 +24,7 @@ from rookery.base.properties import read_config
 from rookery.base.types import NodeId
 from rookery.base.values import value_class
 from rookery.net.address import Address
+from rookery.node.listener_keys import unused_listener_keys
 from rookery.node.quorum_config import (
     ANY_ADDRESS,
     BOOTSTRAP_SERVERS,
@@ -102,6 +103,8 @@ class Settings:
     quorum: QuorumSettings
     layers: BrokerLayers
     without_effect: tuple[str, ...]
+    # Keys `listener.name.*` that none of the listeners of this node reads.
+    unused_listener_keys: tuple[str, ...]
 
     @classmethod
     def load(
@@ -175,7 +178,14 @@ class Settings:
             quorum=quorum_settings(layers),
             layers=BrokerLayers(static=_with_both_ids(static, node_id)),
             without_effect=tuple(ineffective(static) + _idle_registry_keys(layers)),
+            unused_listener_keys=unused_listener_keys(
+                static, [*(each.name for each in (*clients, *controllers)), *controller_names, inter_broker or ""]
+            ),
         )
+
+    @property
+    def listener_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in (*self.listeners, *self.controller_listeners))
 
     @property
     def has_registry(self) -> bool:
