@@ -7,7 +7,6 @@ answer, the old keys stay, and the pause before the next attempt doubles.
 
 import asyncio
 import http.client
-import ssl
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from rookery.security.token_validation import (
     read_unsecured,
     validate,
 )
-from rookery.security.tokens import connection_to
+from rookery.security.tokens import connection_to, endpoint_context
 
 logger = structlog.get_logger(__name__)
 
@@ -48,9 +47,11 @@ class KeySource:
     """The keys of one listener. `validate` is called in threads, everything else on the event loop."""
 
     def __init__(self, settings: TokenSettings, clock: Clock, executor: Executor | None) -> None:
+        """Raises ConfigError if the certificates of an endpoint with https cannot be used."""
         self._settings = settings
         self._clock = clock
         self._executor = executor
+        self._tls = None if settings.tls is None else endpoint_context(settings.tls)
         self._keys: VerificationKeys | None = None
         self._is_key_missing = False
         self._fetched_s = 0.0
@@ -114,8 +115,7 @@ class KeySource:
         url = urllib.parse.urlsplit(self._url)
         if url.scheme == "file":
             return VerificationKeys(Path(urllib.request.url2pathname(url.path)).read_text(encoding="utf-8"))
-        tls = ssl.create_default_context() if url.scheme == "https" else None
-        connection = connection_to(url, tls, self._settings.timeout_s)
+        connection = connection_to(url, self._tls, self._settings.timeout_s)
         try:
             connection.request("GET", (url.path or "/") + (f"?{url.query}" if url.query else ""))
             response = connection.getresponse()

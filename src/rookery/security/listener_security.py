@@ -14,7 +14,7 @@ from rookery.base.config_key import ConfigValue
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.security.jaas import LoginModule, parse_jaas
-from rookery.security.peer_tokens import ENDPOINT_KEY, SUBJECT_OPTION, read_peer_tokens
+from rookery.security.peer_tokens import ENDPOINT_KEY, SUBJECT_OPTION, endpoint_tls, read_peer_tokens
 from rookery.security.principal_rules import PrincipalRules
 from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from rookery.security.sasl_server.plain import plain_users
@@ -59,7 +59,10 @@ class ServerTls:
 
 @value_class(kw_only=True)
 class TokenSettings:
-    """How bearer tokens are validated: with the keys at `keys_url`; None if tokens have no signatures."""
+    """How bearer tokens are validated: with the keys at `keys_url`; None if tokens have no signatures.
+
+    `tls` is the trust in an endpoint with https: the `ssl.*` options of the login module, as in Kafka.
+    """
 
     rules: TokenRules
     keys_url: str | None
@@ -67,6 +70,7 @@ class TokenSettings:
     retry_ms: int
     retry_max_ms: int
     timeout_s: float
+    tls: TlsSettings | None = None
 
 
 @value_class(kw_only=True)
@@ -236,11 +240,13 @@ def _server_mechanism(keys: _Keys, name: str) -> ServerMechanism:
         name=name,
         login=login,
         max_reauth_ms=keys.integer("connections.max.reauth.ms", name),
-        tokens=_tokens(keys) if name == OAUTHBEARER else None,
+        tokens=_tokens(keys, login) if name == OAUTHBEARER else None,
     )
 
 
-def _tokens(keys: _Keys) -> TokenSettings:
+def _tokens(keys: _Keys, login: LoginModule | None) -> TokenSettings:
+    url = keys.text(KEYS_URL, OAUTHBEARER)
+    has_tls = url is not None and url.startswith("https://")
     return TokenSettings(
         rules=TokenRules(
             issuer=keys.text("sasl.oauthbearer.expected.issuer", OAUTHBEARER),
@@ -249,11 +255,12 @@ def _tokens(keys: _Keys) -> TokenSettings:
             scope_claim=keys.text("sasl.oauthbearer.scope.claim.name", OAUTHBEARER) or "scope",
             subject_claim=keys.text("sasl.oauthbearer.sub.claim.name", OAUTHBEARER) or "sub",
         ),
-        keys_url=keys.text(KEYS_URL, OAUTHBEARER),
+        keys_url=url,
         refresh_ms=keys.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms", OAUTHBEARER),
         retry_ms=keys.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", OAUTHBEARER),
         retry_max_ms=keys.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", OAUTHBEARER),
         timeout_s=_KEYS_TIMEOUT_S,
+        tls=endpoint_tls({} if login is None else login.options) if has_tls else None,
     )
 
 

@@ -55,11 +55,11 @@ def read_peer_tokens(keys: ListenerKeys, options: Mapping[str, str]) -> TokenSet
         refresh_buffer_s=int(_number(keys, "sasl.login.refresh.buffer.seconds")),
         retry_backoff_ms=int(_number(keys, "sasl.login.retry.backoff.ms")),
         retry_backoff_max_ms=int(_number(keys, "sasl.login.retry.backoff.max.ms")),
-        tls=_endpoint_tls(options) if url.startswith("https:") else None,
+        tls=endpoint_tls(options) if url.startswith("https:") else None,
     )
 
 
-def _endpoint_tls(options: Mapping[str, str]) -> TlsSettings:
+def endpoint_tls(options: Mapping[str, str]) -> TlsSettings:
     """Return the trust in the identity provider: as in Kafka, options of the login module."""
     if unknown := [name for name in options if name.startswith(_SSL) and name not in _KNOWN_SSL]:
         raise ConfigError(f"sasl.jaas.config: the option {unknown[0]} is not supported")

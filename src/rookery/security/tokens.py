@@ -81,7 +81,7 @@ class TokenSource:
         _check(settings)
         self._settings = settings
         self._is_file = urllib.parse.urlsplit(settings.endpoint_url).scheme == "file"
-        self._tls = None if settings.tls is None else _tls_context(settings.tls)
+        self._tls = None if settings.tls is None else endpoint_context(settings.tls)
         self._clock = clock
         self._cached: _Token | None = None
         self._fetching: asyncio.Task[_Token] | None = None
@@ -195,7 +195,8 @@ def _check(settings: TokenSettings) -> None:
                 raise ConfigError(f'sasl.jaas.config needs {name}="..." to get a token from {_URL_KEY}')
 
 
-def _tls_context(tls: TlsSettings) -> ssl.SSLContext:
+def endpoint_context(tls: TlsSettings) -> ssl.SSLContext:
+    """Return the context of connections to an identity provider. Raises ConfigError, which names the JAAS text."""
     # Imported only here: only an endpoint with https needs it.
     from rookery.security.tls import client_context
 
