@@ -179,11 +179,48 @@ def test_clients_reject_a_wrong_certificate(
             pass
 
 
+def test_open_connections_of_a_removed_user_end_with_their_session(certificates: Certificates) -> None:
+    settings = {
+        **tls_settings(certificates),
+        "sasl.enabled.mechanisms": ",".join(SCRAM),
+        "listener.name.sasl_ssl.connections.max.reauth.ms": "1500",
+    }
+    clients = client_settings("SASL_SSL", certificates, SCRAM_512)
+    with EmbeddedBroker(
+        settings=settings, security_protocol="SASL_SSL", client_settings=clients, users={USER: SECRET, "bob": "bobs"}
+    ) as running:
+        admin = sync.Admin(scram_client(running, certificates, USER, SECRET))
+        producer = sync.Producer(scram_client(running, certificates, "bob", "bobs"))
+
+        def is_refused() -> bool:
+            try:
+                producer.send("t", b"x").result(30)
+            except AuthenticationError as error:
+                return "invalid credentials" in str(error)
+            return False
+
+        with admin, producer:
+            assert not is_refused()
+            deletion = ScramDeletion(user="bob", mechanism=ScramMechanism.SCRAM_SHA_256)
+            for outcome in admin.alter_scram_users(deletions=[deletion]):
+                outcome.check()
+            eventually(is_refused, "the session of the removed user ends")
+            # Others go on.
+            admin.list_topics()
+
+
 def test_a_broker_rejects_expired_and_foreign_certificates(tmp_path: Path, certificates: Certificates) -> None:
-    settings = {**tls_settings(certificates), "ssl.client.auth": "required"}
     _, foreign = make_identity(tmp_path, "foreign")
+    authority, expired = make_identity(tmp_path, "expired", lifetime=timedelta(hours=-1))
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(certificates.authority.read_bytes() + authority.read_bytes())
+    settings = {
+        **tls_settings(certificates),
+        "ssl.truststore.location": str(trusted),
+        "ssl.client.auth": "required",
+    }
     with EmbeddedBroker(settings=settings, security_protocol="SSL") as running:
-        for key, is_accepted in ((certificates.client, True), (foreign, False), (None, False)):
+        for key, is_accepted in ((certificates.client, True), (foreign, False), (expired, False), (None, False)):
             common = {
                 "bootstrap.servers": running.bootstrap_servers,
                 **client_settings("SSL", certificates),

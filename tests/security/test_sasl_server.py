@@ -1,6 +1,9 @@
 """The server's mechanisms: successful logins, and the texts of failed ones."""
 
 import base64
+import hashlib
+import hmac
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -137,9 +140,6 @@ def test_a_login_with_a_delegation_token() -> None:
 
 
 def _final(first_bare: bytes, server_first: bytes, password: str) -> bytes:
-    import hashlib
-    import hmac
-
     fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
     salt = base64.b64decode(fields["s"])
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, int(fields["i"]))
@@ -149,6 +149,34 @@ def _final(first_bare: bytes, server_first: bytes, password: str) -> bytes:
     signature = hmac.digest(hashlib.sha256(client_key).digest(), message, "sha256")
     proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
     return without_proof + b",p=" + base64.b64encode(proof)
+
+
+def test_a_login_costs_the_same_for_known_and_unknown_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of hashes, not the time, which depends on the machine."""
+    count = 0
+
+    def counted(function: Any) -> Any:
+        def call(*given: Any) -> Any:
+            nonlocal count
+            count += 1
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(hmac, "digest", counted(hmac.digest))
+    monkeypatch.setattr(hashlib, "new", counted(hashlib.new))
+
+    def hashes_of(user: str) -> int:
+        nonlocal count
+        count = 0
+        exchange = begin(server)
+        nonce = exchange.send(f"n,,n={user},r=client".encode()).split(b",")[0]
+        with pytest.raises(LoginError):
+            exchange.send(b"c=biws," + nonce + b",p=" + base64.b64encode(bytes(32)))
+        return count
+
+    server = scram()
+    assert hashes_of("alice") == hashes_of("stranger") > 0
 
 
 @pytest.mark.parametrize("user", ["alice", "bob"])
