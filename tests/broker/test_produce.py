@@ -105,12 +105,8 @@ def flipped(data: bytes) -> bytes:
         (batch(b"a", control=True), ErrorCode.INVALID_RECORD),
         (batch(b"a" * 2000), ErrorCode.MESSAGE_TOO_LARGE),
         (batch(b"a", timestamp_ms=1_800_000_000_000), ErrorCode.INVALID_TIMESTAMP),
-        (
-            batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
-            ErrorCode.INVALID_TXN_STATE,
-        ),
     ],
-    ids=["null", "empty", "two", "crc", "cut", "control", "large", "future", "transactional"],
+    ids=["null", "empty", "two", "crc", "cut", "control", "large", "future"],
 )
 def test_rejected_batches(tmp_path: Path, records: bytes | None, expected: ErrorCode) -> None:
     async def main() -> None:

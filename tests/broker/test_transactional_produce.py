@@ -232,11 +232,21 @@ def test_an_unknown_topic_id_is_not_added(tmp_path: Path) -> None:
 
 
 def test_a_transactional_batch_without_a_transactional_id(tmp_path: Path) -> None:
+    """Also while the producer's transaction is open, and the other batches of the request with it."""
+
     async def scene(broker: Broker) -> None:
         producer = await begin(broker)
         await add(broker, producer)
-        found = results(broker.call_now(ApiKey.PRODUCE, ADDING, **fields(broker, None, (0, producer.batch(b"a")))))
-        assert codes(found) == [ErrorCode.INVALID_TXN_STATE]
+        assert codes(produce(broker, producer, (0, producer.batch(b"a")))) == [0]
+        batches = (0, producer.batch(b"b", sequence=1)), (1, batch(b"plain"))
+        for version in VERSIONS:
+            found = results(broker.call_now(ApiKey.PRODUCE, version, **fields(broker, None, *batches)))
+            assert codes(found) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+        with pytest.raises(ProtocolError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+            broker.send(ApiKey.PRODUCE, ADDING, **fields(broker, None, *batches, acks=0))
+        assert codes(produce(broker, producer, (0, producer.batch(b"b", sequence=1)))) == [0]
+        (plain,) = results(broker.call_now(ApiKey.PRODUCE, ADDING, **fields(broker, None, (1, batch(b"plain")))))
+        assert (plain.error_code, plain.base_offset) == (0, 0)
 
     play(tmp_path, scene)
 

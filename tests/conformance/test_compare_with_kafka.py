@@ -10,6 +10,7 @@ import pytest
 
 from bench.systems import KAFKA_SETTINGS
 from rookery.base.config import BROKER_KEYS
+from rookery.base.errors import ErrorCode
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import Codec
@@ -246,3 +247,49 @@ def test_invalid_records(both: Both, topic: str, codec: Codec) -> None:
 
 def produce_one(both: Both, topic: str, record: Record) -> list[int]:
     return [result.error_code for result in produce(both, topic, [record])]
+
+
+def produce_batches(
+    client: WireClient, transactional_id: str | None, batches: dict[str, bytes]
+) -> list[dict[str, Any]]:
+    """Return the results of a request with one batch for each topic."""
+    topics = [
+        Message(name=name, topic_id=None, partition_data=[Message(index=0, records=data)])
+        for name, data in batches.items()
+    ]
+    fields = {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 30_000}
+    response = client.call(ApiKey.PRODUCE, 12, topic_data=topics, **fields)
+    return [vars(result) for topic in response.responses for result in topic.partition_responses]
+
+
+def test_a_transactional_batch_without_a_transactional_id(both: Both, topic: str) -> None:
+    """All batches of the request are refused, plain ones too, whether the producer has an open transaction or not."""
+    other = f"{topic}-other"
+    for name in (topic, other):
+        create(both, name)
+    record = Record(0, int(time.time() * 1000), b"k", b"v")
+    plain = bytes(build_batch([record]))
+    for name in (topic, other):
+        retry_until_done(partial(produce_one, both, name, record))
+    wanted = {"key_type": 1, "coordinator_keys": [topic]}
+    retry_until_done(
+        lambda: [each.coordinators[0].error_code for each in both.call(ApiKey.FIND_COORDINATOR, 4, **wanted)]
+    )
+    initial = {"transactional_id": topic, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+    retry_until_done(lambda: [each.error_code for each in both.call(ApiKey.INIT_PRODUCER_ID, 4, **initial)])
+    answers: list[list[dict[str, Any]]] = []
+    for client in both:
+        producer = client.call(ApiKey.INIT_PRODUCER_ID, 4, **initial)
+
+        def batch(sequence: int, producer: Message = producer) -> bytes:
+            identity = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+            return bytes(build_batch([record], base_sequence=sequence, transactional=True, **identity))
+
+        found = produce_batches(client, None, {topic: batch(0), other: plain})
+        (begun,) = produce_batches(client, topic, {topic: batch(0)})
+        assert begun["error_code"] == 0
+        found += produce_batches(client, None, {other: plain, topic: batch(1)})
+        answers.append(found)
+    ours, theirs = answers
+    assert ours == theirs
+    assert {result["error_code"] for result in ours} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}

@@ -5,9 +5,7 @@ the one without an authorizer in the class of the appends, which gives an error 
 cached decision per topic.
 """
 
-from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from rookery.base.codes import AclOperation, AclResourceType
 from rookery.base.errors import ErrorCode
@@ -15,8 +13,9 @@ from rookery.broker.context import RequestContext
 from rookery.broker.handlers import k00_produce
 from rookery.broker.permissions import DecisionLog
 from rookery.broker.produce.append import Appends
+from rookery.broker.produce.transactional import has_transactional
 from rookery.net.connection import HandlerResult
-from rookery.protocol.produce import ProducePartitionResult, ProduceTopic, decode_produce
+from rookery.protocol.produce import decode_produce
 from rookery.security.authorizer import Decisions
 
 # Constants: an attribute of an Enum takes longer to find than a decision.
@@ -24,9 +23,6 @@ _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = AclResourceType.TOPIC
 _ID: Final = AclResourceType.TRANSACTIONAL_ID
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-# The low byte of a batch's attributes, and its bit that marks the batch as part of a transaction.
-_ATTRIBUTES_AT: Final = 22
-_IS_TRANSACTIONAL: Final = 0x10
 
 
 class GuardedAppends(Appends):
@@ -45,13 +41,6 @@ class GuardedAppends(Appends):
                     return _DENIED
         return Appends.check_topic(self, name)
 
-    def refuse_all(self, topics: Sequence[ProduceTopic], code: ErrorCode) -> None:
-        """Give an error to all batches."""
-        for name, topic_id, partitions in topics:
-            results = [ProducePartitionResult(index, code) for index, _ in partitions]
-            refused: tuple[str | None, UUID | None, list[ProducePartitionResult]] = (name, topic_id, results)
-            self.topics.append(refused)
-
 
 def handle(context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
     access = context.services.access
@@ -60,7 +49,7 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Handler
     appends = GuardedAppends(context, acks)
     appends.log = access.log
     appends.writable = access.decisions(context).writable_topics
-    if _has_transactional(topics) and (
+    if has_transactional(topics) and (
         transactional_id is None or not access.client(context).allows(_WRITE, _ID, transactional_id)
     ):
         appends.refuse_all(topics, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -69,11 +58,3 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Handler
         return k00_produce.append_in_transaction(appends, topics, transactional_id, timeout_ms)
     appends.append_all(topics)
     return k00_produce.reply(appends, timeout_ms)
-
-
-def _has_transactional(topics: Sequence[ProduceTopic]) -> bool:
-    for _, _, partitions in topics:
-        for _, records in partitions:
-            if records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _IS_TRANSACTIONAL:
-                return True
-    return False

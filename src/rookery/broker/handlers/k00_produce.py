@@ -15,6 +15,8 @@ time-out get REQUEST_TIMED_OUT.
 - A transactional batch that begins its producer's transaction on a partition is verified first (`broker.verification`).
   If the result is not available immediately, the whole request is appended later, and later requests with the same
   transactional id after it. If a marker ends the producer's transaction meanwhile, the batch gets INVALID_TXN_STATE.
+- A request without a transactional id that has a transactional batch is refused as a whole:
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with and without an authorizer.
 - If a topic's configuration requires an inspection of the records (`broker.inspections`), a batch may be appended
   later, and the response waits for it.
 
@@ -33,7 +35,7 @@ from typing import Final
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.broker.context import RequestContext
 from rookery.broker.produce.append import Appends
-from rookery.broker.produce.transactional import append_transactional
+from rookery.broker.produce.transactional import append_transactional, has_transactional
 from rookery.net.connection import HandlerResult
 from rookery.net.send import Reply
 from rookery.protocol.produce import ProduceTopic, decode_produce
@@ -47,7 +49,11 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Handler
     appends = Appends(context, acks)
     if transactional_id is not None:
         return append_in_transaction(appends, topics, transactional_id, timeout_ms)
-    appends.append_all(topics)
+    if has_transactional(topics):
+        # Without the id, nothing could verify that the transaction exists, and no marker would end it.
+        appends.refuse_all(topics, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    else:
+        appends.append_all(topics)
     return reply(appends, timeout_ms)
 
 

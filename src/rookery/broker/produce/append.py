@@ -81,6 +81,12 @@ class Appends:
                     results.append(result)
             self.topics.append((name, topic_id, results))
 
+    def refuse_all(self, topics: Sequence[ProduceTopic], code: ErrorCode) -> None:
+        """Give an error to all batches."""
+        for name, topic_id, partitions in topics:
+            results = [ProducePartitionResult(index, code) for index, _ in partitions]
+            self.topics.append((name, topic_id, results))
+
     def check_topic(self, name: str | None) -> ErrorCode | None:
         """Return the error that all partitions of a topic get, or None."""
         if name is None:

@@ -8,13 +8,20 @@ appended after it, in order.
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from typing import Final
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker.produce.append import Appends
 from rookery.broker.verification import Verifications, verify
 from rookery.protocol.produce import ProduceTopic
+from rookery.records.batch import HEADER_SIZE, MAGIC_V2
 from rookery.storage.producers import Verification
+
+# The magic byte and the low byte of a batch's attributes, and its bit that marks the batch as part of a transaction.
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
+_IS_TRANSACTIONAL: Final = 0x10
 
 
 def append_transactional(
@@ -30,6 +37,17 @@ def append_transactional(
             return None
     kept = _copy(topics)
     return queues.run(transactional_id, lambda: _append_later(appends, kept, transactional_id, verifications))
+
+
+def has_transactional(topics: Sequence[ProduceTopic]) -> bool:
+    """Return whether a batch is part of a transaction. Malformed batches do not count: their append rejects them."""
+    for _, _, partitions in topics:
+        for _, records in partitions:
+            if records is None or len(records) < HEADER_SIZE:
+                continue
+            if records[_ATTRIBUTES_AT] & _IS_TRANSACTIONAL and records[_MAGIC_AT] == MAGIC_V2:
+                return True
+    return False
 
 
 def _copy(topics: Sequence[ProduceTopic]) -> list[ProduceTopic]:
