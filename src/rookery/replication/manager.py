@@ -7,8 +7,8 @@ image is published. `finish` starts and stops fetchers and deletes the logs of r
 deleted and created again under the same name has another id; the old log is deleted before the new one is created, so
 that no record passes from one to the other.
 
-High watermarks are checkpointed per log directory as in Kafka (`replication-offset-checkpoint`). After a restart a
-partition's high watermark starts from there; a leader without followers advances it to the end of its log immediately.
+After a restart a partition's high watermark starts from its checkpoint (`high_watermarks`); a leader without followers
+advances it to the end of its log immediately.
 
 Replication runs from `begin_replication` on. A partition is copied in one leader epoch at a time: when the epoch
 changes, its fetcher is stopped, then the end of the log is read, then a fetcher of the new leader starts.
@@ -43,13 +43,13 @@ from rookery.quotas.replication import ReplicationThrottle, ReplicationThrottles
 from rookery.replication.directory_reports import ReportedReplica
 from rookery.replication.fetcher import BrokerPeers, Follower
 from rookery.replication.flusher import Flusher
+from rookery.replication.high_watermarks import HighWatermarkCheckpoints
 from rookery.replication.isr import IsrConditions
 from rookery.replication.partition import Partition
 from rookery.replication.pending import Pending
 from rookery.replication.replica import Fetched, Replica
 from rookery.replication.replicator import Replicator
 from rookery.replication.selectors import RACK_AWARE, ReadableReplica, select_in_rack
-from rookery.storage.checkpoints import HIGH_WATERMARK_FILE, read_offsets, write_offsets
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory
 from rookery.storage.manager import LogManager
@@ -97,14 +97,12 @@ class ReplicaManager:
         self._removed: list[TopicPartition] = []
         # Whether brokers have changed since the high watermarks of all partitions were checked.
         self._has_new_brokers = False
-        self._high_watermarks: dict[TopicPartition, Offset] = {}
+        self._checkpoints = HighWatermarkCheckpoints(logs, is_hosted=self._is_hosted)
         layers = broker_layers(EMPTY_IMAGE, node_id, static_config)
         self._selects_by_rack = layers.text("replica.selector.class") in RACK_AWARE
         self._conditions = IsrConditions(lag_max_s=layers.integer("replica.lag.time.max.ms") / 1000)
         # None until the broker is registered.
         self._replicator: Replicator | None = None
-        # The content of the checkpoint files: an idle node does not rewrite them.
-        self._checkpointed: dict[Path, dict[TopicPartition, Offset]] = {}
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._replicas.values())
@@ -223,7 +221,7 @@ class ReplicaManager:
         `is_from_majority`, the image is the one that a majority of several controllers has, so that a topic that it
         does not contain was deleted, perhaps while this node was down.
         """
-        self._high_watermarks = await asyncio.get_running_loop().run_in_executor(self._executor, self._read_checkpoints)
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._checkpoints.read)
         self._set_image(image)
         self._logs.resolve_missing(self._topic_id_here)
         strays: dict[TopicPartition, TopicId] = {}
@@ -251,7 +249,7 @@ class ReplicaManager:
         async for some in self._slices.of(partitions, ITEMS_PER_SLICE):
             for topic, index in some:
                 self._host(topic, index, is_new=False)
-        self._high_watermarks = {}
+        self._checkpoints.end_start()
 
     async def prepare(self, image: ClusterImage, delta: Delta) -> None:
         """Do for `image`, before it is published, what takes long. `apply` follows, with the same image."""
@@ -398,14 +396,11 @@ class ReplicaManager:
         is_found = self._logs.get(partition) is not None
         log = self._logs.create(partition, topic.topic_id, config, is_new=is_new)
         if not is_found:
-            self._forget_high_watermark(partition)
+            self._checkpoints.forget(partition)
         state = Partition(partition, topic.topic_id, node_id=self._node_id, conditions=self._conditions)
-        state.restore(
-            high_watermark=self._high_watermarks.get(partition, 0),
-            start_offset=log.start_offset,
-            end_offset=log.end_offset,
-        )
-        lost = self._high_watermarks.get(partition, 0) - log.end_offset
+        high_watermark = self._checkpoints.found(partition)
+        state.restore(high_watermark=high_watermark, start_offset=log.start_offset, end_offset=log.end_offset)
+        lost = high_watermark - log.end_offset
         if lost > 0:
             # A power loss removes records that were never synced; damage after the recovery point has the same effect.
             logger.error(
@@ -522,68 +517,18 @@ class ReplicaManager:
                 if replica is not None:
                     replica.configure(self._configs.get(self._image.topic_config(name)))
 
+    def _is_hosted(self, replica: Replica) -> bool:
+        return self._replicas.get(replica.state.topic_partition) is replica
+
     def _changed(self, replica: Replica) -> None:
         self._pending.wake(replica.state.topic_partition)
         if self._replicator is not None and not replica.state.is_leader:
             self._replicator.fetchers.wake(replica.state.topic_partition)
 
-    def _read_checkpoints(self) -> dict[TopicPartition, Offset]:
-        found: dict[TopicPartition, Offset] = {}
-        for directory in self._logs.directories:
-            try:
-                self._checkpointed[directory.path] = read_offsets(self._files, directory.path / HIGH_WATERMARK_FILE)
-                found |= self._checkpointed[directory.path]
-            except CorruptionError as error:
-                # The high watermark then starts at the log's start and catches up with the in-sync replicas.
-                logger.warning("ignoring a checkpoint", directory=str(directory.path), reason=str(error))
-            except OSError as error:
-                directory.fail(error)
-        return found
-
-    def _forget_high_watermark(self, partition: TopicPartition) -> None:
-        """Remove the checkpoint of a deleted partition whose name a new one has got.
-
-        After a crash the new partition would start from it: consumers could read records that were never committed.
-        """
-        self._high_watermarks.pop(partition, None)
-        for directory in self._logs.directories:
-            with directory.checkpoint_lock:
-                checkpointed = self._checkpointed.get(directory.path, {})
-                if partition in checkpointed:
-                    # All partitions of a deleted topic at once: there may be thousands.
-                    kept = {each: offset for each, offset in checkpointed.items() if self._logs.get(each) is not None}
-                    kept.pop(partition, None)
-                    self._write_checkpoint(directory, kept)
-
     async def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, in a worker thread: collecting those of thousands of partitions takes long."""
         replicas = list(self._replicas.values())
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._write_checkpoints, replicas)
-
-    def _write_checkpoints(self, replicas: Iterable[Replica]) -> None:
-        """Write the checkpoint files. A high watermark may advance meanwhile; each value that it had is valid."""
-        by_directory: dict[LogDirectory, list[Replica]] = {}
-        for replica in replicas:
-            by_directory.setdefault(replica.log.log_directory, []).append(replica)
-        for directory, hosted in by_directory.items():
-            with directory.checkpoint_lock:
-                offsets = {
-                    replica.state.topic_partition: replica.state.high_watermark
-                    for replica in hosted
-                    # It may have been removed, and its name be that of another replica, since this thread was started.
-                    if self._replicas.get(replica.state.topic_partition) is replica
-                }
-                self._write_checkpoint(directory, offsets)
-
-    def _write_checkpoint(self, directory: LogDirectory, offsets: dict[TopicPartition, Offset]) -> None:
-        """Replace a directory's checkpoint file, if it has changed. The caller holds the directory's lock."""
-        if directory.is_online and self._checkpointed.get(directory.path) != offsets:
-            try:
-                write_offsets(self._files, directory.path / HIGH_WATERMARK_FILE, offsets)
-            except OSError as error:
-                directory.fail(error)
-            else:
-                self._checkpointed[directory.path] = offsets
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._checkpoints.write, replicas)
 
 
 def _touched(image: ClusterImage, delta: Delta) -> Iterator[tuple[TopicImage, PartitionIndex]]:
