@@ -147,6 +147,7 @@ docs: $(INSTALLED) ## Regenerate the pages of settings, metrics and APIs from th
 	$(BIN)/python -m rookery.broker.api_docs > docs/apis.md
 	$(BIN)/python -m rookery.client.settings.docs > docs/client-config.md
 	$(BIN)/python -m rookery.client.metrics.docs > docs/client-metrics.md
+	$(BIN)/python -m rookery.telemetry.docs > docs/metrics.md
 	$(BIN)/python -m rookery.spark.option_docs > docs/spark-options.md
 
 stubs: $(INSTALLED) ## Regenerate the types of Kafka's messages, src/rookery/protocol/messages
