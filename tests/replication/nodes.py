@@ -35,6 +35,7 @@ from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 from rookery.replication.replica import Replica
 from rookery.storage.manager import LogManager
+from rookery.telemetry.requests import RequestStats
 from tests.broker.harness import UnsyncedFiles, batch
 
 TOPIC = "orders"
@@ -78,6 +79,7 @@ class Node:
                 fetch_sessions=FetchSessions(slots_max=100, random_id=lambda: next(session_ids)),
                 fetch_max_bytes=10_000_000,
                 slices=Slices(),
+                requests=RequestStats(),
                 endpoints=lambda *_: [],
                 current_leader=lambda _: (-1, -1),
             ),

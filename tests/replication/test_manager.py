@@ -85,7 +85,7 @@ def test_a_topic_that_is_created_again_does_not_inherit_a_high_watermark(tmp_pat
             await broker.create_topic("orders", partitions=2)
             assert checkpointed() == {kept: 2}
             # A thread that was started before the deletion.
-            replicas._write_checkpoints(old)
+            replicas._checkpoints.write(old)
             assert checkpointed() == {kept: 2}
 
     asyncio.run(main())

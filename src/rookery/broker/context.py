@@ -41,6 +41,7 @@ from rookery.protocol.message import Request, ResponseT
 from rookery.quorum.voters import VoterSet
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
+from rookery.telemetry.requests import RequestStats
 
 
 class Quorum(Protocol):
@@ -97,6 +98,7 @@ class ClusterServices:
     large_requests: LargeRequests = field(default_factory=LargeRequests)
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
     throttling: Throttling = field(default_factory=Throttling)
+    requests: RequestStats = field(default_factory=RequestStats)
     # None if there is no authorizer: every operation is allowed.
     access: Access | None = None
     # Learns of changes of ACLs, users and settings; None if there is no audit log.

@@ -29,7 +29,7 @@ API, a version that is not served, bytes that cannot be decoded. Only ApiVersion
 (KIP-511).
 """
 
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from functools import cache, partial
 from typing import Any, Final, cast
 
@@ -65,6 +65,7 @@ from rookery.protocol.framing import (
     response_prefix,
 )
 from rookery.protocol.message import FrozenMessage, Message, Struct
+from rookery.protocol.response_errors import ErrorFinder, error_finder
 from rookery.quotas.clients import ClientQuotas
 
 # Requests whose quota has no effect: those between nodes, and those whose responses have no throttle time.
@@ -75,6 +76,7 @@ class _Route:
     """The columns of the table that the dispatcher needs, for one version of an API, so that one look-up finds them."""
 
     __slots__ = (
+        "find_errors",
         "guard",
         "handle",
         "handle_frame",
@@ -98,6 +100,7 @@ class _Route:
         if is_audited and api.describe_changes is not None:
             # Around the guard: a refused change is in the audit log, too.
             self.handle = audited(api.describe_changes, self.handle)
+        self.find_errors: ErrorFinder | None = error_finder(api.key, version)
         self.split: Split | None = api.split_of(version)
         self.items_max: int = WHOLE_REQUEST_ITEMS_MAX if self.split is None else REQUEST_ITEMS_MAX
         self.has_throttle_time: bool = api.has_throttle_time
@@ -337,9 +340,16 @@ def _frame_of(context: ClusterContext, request: Struct) -> bytes:
 
 
 def _encode(route: _Route, context: ClusterContext, response: Struct) -> Reply:
+    if route.find_errors is not None:
+        _count_errors(context, route.find_errors(response))
     if route.has_throttle_time:
         response = _charge(context, response)
     return context.reply([encode_response(context.api_key, context.api_version, response)])
+
+
+def _count_errors(context: ClusterContext, codes: Iterable[int]) -> None:
+    for code in codes:
+        context.services.requests.add_error(context.api_key, code)
 
 
 def _charge(context: ClusterContext, response: Struct) -> Struct:
@@ -373,7 +383,15 @@ async def _encode_later(route: _Route, context: ClusterContext, response: Awaita
 async def _encode_in_worker(route: _Route, context: ClusterContext, response: Struct) -> Reply:
     if route.has_throttle_time:
         response = _charge(context, response)
-    return context.reply([await in_worker(lambda: encode_response(context.api_key, context.api_version, response))])
+    find_errors = route.find_errors
+    body, codes = await in_worker(
+        lambda: (
+            encode_response(context.api_key, context.api_version, response),
+            () if find_errors is None else find_errors(response),
+        )
+    )
+    _count_errors(context, codes)
+    return context.reply([body])
 
 
 async def _result(answer: Struct | Awaitable[Struct]) -> Struct:

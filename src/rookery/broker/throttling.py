@@ -153,6 +153,7 @@ class Usage:
 
     def _throttle(self, throttle_ms: int) -> int:
         if throttle_ms > 0 and (mute := self._connection.mute) is not None:
+            self._connection.throttled_s = throttle_ms / 1000
             mute(throttle_ms / 1000)
         return throttle_ms
 

@@ -19,6 +19,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import structlog
@@ -69,6 +70,14 @@ class ConnectionInfo:
     is_local: bool = False
     # What the authorizer has decided about the principal, for handlers of frequent requests.
     decisions: tuple[Principal, ClientDecisions] | None = None
+    # The event loop's time when the last bytes arrived.
+    received_s: float = 0.0
+    # For how long the last request has throttled its client, until it is recorded.
+    throttled_s: float = 0.0
+    # Whether it is another broker that sends the requests, to copy partitions.
+    is_follower: bool = False
+    # Called once when the response is ready to a request that has just been handled and that waits.
+    on_finished: Callable[[], None] | None = None
     # The client that has authenticated itself; of a forwarded request, the one that the other node names.
     principal: Principal = ANONYMOUS
 
@@ -143,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         self._closing = False
         self._received = False
+        self.bytes_received = 0
         self._sent_before = 0
         self._idle_since: float | None = None
 
@@ -178,7 +188,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self._received = True
+        self.info.received_s = self._loop.time()
         self._frames.received(count)
+        self.bytes_received += count
         if not self._closing:
             self._take_turn()
         size = self._frames.partial_size
@@ -258,7 +270,15 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.push(future)
         if self._held:
             self._holder = future
-        future.add_done_callback(self._on_result)
+        if (on_finished := self.info.on_finished) is None:
+            future.add_done_callback(self._on_result)
+        else:
+            self.info.on_finished = None
+            future.add_done_callback(partial(self._on_measured_result, on_finished))
+
+    def _on_measured_result(self, on_finished: Callable[[], None], future: "asyncio.Future[Reply | None]") -> None:
+        on_finished()
+        self._on_result(future)
 
     def _on_result(self, future: "asyncio.Future[Reply | None]") -> None:
         # An earlier request may finish before the held one, which is the last that was taken. Resuming then would
@@ -411,6 +431,10 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection immediately; replies that the peer has not received are lost."""
         self._closing = True
         self._transport.abort()
+
+    @property
+    def bytes_sent(self) -> int:
+        return self._sender.bytes_sent
 
     @property
     def unsent_bytes(self) -> int:

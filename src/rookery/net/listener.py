@@ -5,9 +5,10 @@ One periodic check covers all connections; there is no timer per connection or r
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rookery.base.bounds import PARTIAL_REQUEST_BYTES_MAX
 from rookery.base.errors import StartupError
@@ -42,6 +43,15 @@ class ListenerSettings:
     unfinished_requests_max: int = 8
     # Negative: PARTIAL_REQUEST_BYTES_MAX.
     queued_max_request_bytes: int = -1
+
+
+class ListenerCounts(NamedTuple):
+    """What a listener has done since its start."""
+
+    made: int = 0
+    closed: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
 
 
 class Listener:
@@ -82,6 +92,8 @@ class Listener:
         # In the order of their arrival: the order of a set would depend on addresses in memory.
         self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
+        # Without the bytes of open connections.
+        self._counts = ListenerCounts()
         self._check: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
         self._closing = False
@@ -92,8 +104,22 @@ class Listener:
         return self._port
 
     @property
+    def name(self) -> str:
+        return self._settings.name
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        return self._connections.keys()
+
+    @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    def counts(self) -> ListenerCounts:
+        made, closed, received, sent = self._counts
+        received += sum(connection.bytes_received for connection in self._connections)
+        sent += sum(connection.bytes_sent for connection in self._connections)
+        return ListenerCounts(made, closed, received, sent)
 
     def configure(self, settings: ListenerSettings) -> None:
         """Apply other limits to new connections. Open ones stay, even if they exceed the new limits."""
@@ -152,6 +178,7 @@ class Listener:
         if self._per_ip[host] >= limit:
             return f"max.connections.per.ip={limit} are open from this address"
         self._connections[connection] = None
+        self._counts = self._counts._replace(made=self._counts.made + 1)
         self._per_ip[host] += 1
         self._delay(connection)
         if self._guard is not None:
@@ -169,6 +196,10 @@ class Listener:
 
     def _remove(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        made, closed, received, sent = self._counts
+        self._counts = ListenerCounts(
+            made, closed + 1, received + connection.bytes_received, sent + connection.bytes_sent
+        )
         if self._guard is not None:
             self._guard.forget(connection)
         host = connection.info.peer_host

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 import structlog
@@ -48,6 +48,14 @@ logger = structlog.get_logger(__name__)
 CONTROLLER_LISTENER = "CONTROLLER"
 _RESIGN_TIMEOUT_S = 1.0
 _SNAPSHOT_PIECE_MAX = 8 << 20
+
+
+class QuorumStatus(NamedTuple):
+    """The state of this node in the quorum, under Kafka's names."""
+
+    state: str
+    voted: NodeId | None
+    last_epoch: LeaderEpoch
 
 
 class QuorumDriver(QuorumShell):
@@ -170,6 +178,16 @@ class QuorumDriver(QuorumShell):
     @property
     def voters(self) -> VoterSet:
         return self._core.voters
+
+    @property
+    def status(self) -> QuorumStatus:
+        core = self._core
+        name = type(core.role).__name__.lower()
+        return QuorumStatus(
+            state="observer" if name == "follower" and not core.is_voter else name,
+            voted=None if core.state.voted is None else core.state.voted.node_id,
+            last_epoch=core.log.last_epoch,
+        )
 
     @property
     def kraft_version(self) -> int:

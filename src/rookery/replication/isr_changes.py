@@ -51,6 +51,21 @@ _FINAL: Final = (
 )
 
 
+class IsrCounts:
+    """How often the in-sync replicas of a partition grew or shrank, and how often the controller did not agree."""
+
+    def __init__(self) -> None:
+        self.expands = 0
+        self.shrinks = 0
+        self.failures = 0
+
+    def add(self, size_before: int, size: int) -> None:
+        if size > size_before:
+            self.expands += 1
+        elif size < size_before:
+            self.shrinks += 1
+
+
 class IsrChanges:
     """The proposals of one node that are not answered yet."""
 
@@ -71,6 +86,7 @@ class IsrChanges:
         # Replicas whose proposal is to be sent, in order.
         self._waiting: dict[TopicPartition, Replica] = {}
         self._task: asyncio.Task[None] | None = None
+        self.counts = IsrCounts()
 
     def propose(self, replica: Replica) -> None:
         """Send the replica's current proposal soon."""
@@ -112,6 +128,7 @@ class IsrChanges:
                 raise ApiError(code, "the controller refused to alter partitions")
         except ApiError as error:
             logger.warning("cannot change in-sync replicas", partitions=len(sent), error=str(error))
+            self.counts.failures += len(sent)
             await self._retry(replica for replica, _ in sent)
             return
         await self._retry(await self._process(sent, response))
@@ -171,9 +188,11 @@ class IsrChanges:
                 answer.leader_recovery_state == RecoveryState.RECOVERING,
             )
             logger.info("in-sync replicas changed", partition=partition, isr=list(altered.isr))
+            self.counts.add(len(replica.state.isr), len(altered.isr))
             moved = replica.state.accept(proposal, altered, now_s)
         elif code in _WITHDRAWN:
             logger.info("a change of in-sync replicas was refused", partition=partition, code=code.name)
+            self.counts.failures += 1
             moved = replica.state.withdraw(proposal, now_s)
         else:
             if code not in _FINAL:

@@ -45,6 +45,7 @@ from rookery.replication.fetcher import BrokerPeers, Follower
 from rookery.replication.flusher import Flusher
 from rookery.replication.high_watermarks import HighWatermarkCheckpoints
 from rookery.replication.isr import IsrConditions
+from rookery.replication.isr_changes import IsrCounts
 from rookery.replication.partition import Partition
 from rookery.replication.pending import Pending
 from rookery.replication.replica import Fetched, Replica
@@ -53,6 +54,7 @@ from rookery.replication.selectors import RACK_AWARE, ReadableReplica, select_in
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory
 from rookery.storage.manager import LogManager
+from rookery.telemetry.traffic import TopicTraffic, Traffic
 
 logger = structlog.get_logger(__name__)
 
@@ -95,6 +97,8 @@ class ReplicaManager:
         self._unfollowed: list[Replica] = []
         # Partitions that the image no longer has, and whose logs are still to be deleted.
         self._removed: list[TopicPartition] = []
+        # What clients do with the topics of this node.
+        self.traffic = Traffic()
         # Whether brokers have changed since the high watermarks of all partitions were checked.
         self._has_new_brokers = False
         self._checkpoints = HighWatermarkCheckpoints(logs, is_hosted=self._is_hosted)
@@ -144,7 +148,7 @@ class ReplicaManager:
         connections to the brokers' listeners for requests between brokers.
         """
         self._replicator = Replicator(
-            Follower(self._node_id, broker_epoch, self.find, self.throttles.follower),
+            Follower(self._node_id, broker_epoch, self.find, self.throttles.follower, self.traffic),
             new_peers=new_peers,
             controller=controller,
             replicas=lambda: self,
@@ -154,6 +158,20 @@ class ReplicaManager:
         )
         self._unfollowed = list(self._replicas.values())
         await self._join_all()
+
+    def traffic_of(self, partition: TopicPartition) -> TopicTraffic:
+        """Return where to count a request that failed: clients may name topics that do not exist."""
+        return self.traffic.of(partition.topic) if partition in self._replicas else self.traffic.others
+
+    def copy_lag(self) -> int:
+        """Return how many records the slowest replica is behind what it knows of its leader's high watermark."""
+        lags = (replica.state.leader_lag for replica in self._replicas.values() if not replica.state.is_leader)
+        return max(lags, default=0)
+
+    @property
+    def isr_counts(self) -> IsrCounts:
+        """How often in-sync replicas have changed, on request of this node."""
+        return IsrCounts() if self._replicator is None else self._replicator.changes.counts
 
     async def close(self) -> None:
         """Stop the replication. Partitions are no longer copied, and no change of in-sync replicas is proposed."""
@@ -491,6 +509,8 @@ class ReplicaManager:
             if self._replicas.pop(partition, None) is not None or self._logs.is_quarantined(partition):
                 self._removed.append(partition)
                 self._pending.wake(partition)
+        if topic not in self._image.topics:
+            self.traffic.remove(topic)
 
     def _delete_previous_logs(self, topic: TopicImage) -> None:
         """Delete the logs of a deleted topic with the same name, because the new topic uses the same directories.

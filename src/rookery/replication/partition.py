@@ -51,6 +51,7 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
+        "leader_lag",
         "local_end_offset",
         "maximal_isr",
         "needed_in_sync",
@@ -91,6 +92,8 @@ class Partition:
         self.is_recovering = False
         self.high_watermark: Offset = 0
         self.local_end_offset: Offset = 0
+        # How many records the leader had committed that this follower did not have, when it last fetched.
+        self.leader_lag = 0
         # The end of the log when this node became the leader. Until the high watermark reaches it, the previous
         # leader's high watermark, and with it the answer to "latest", is unknown.
         self.epoch_start_offset: Offset = 0
@@ -263,6 +266,7 @@ class Partition:
     def copied(self, end_offset: Offset, leader_high_watermark: Offset) -> bool:
         """Set the end of a follower's log after an append; returns whether the high watermark moved."""
         self.local_end_offset = end_offset
+        self.leader_lag = max(0, leader_high_watermark - end_offset)
         known = min(leader_high_watermark, end_offset)
         # A new leader's high watermark may be lower than the one before. Consumers have already read up to that.
         if known <= self.high_watermark:

@@ -92,6 +92,11 @@ class LogState:
         return max(segment.max_timestamp_ms for segment in self._segments.all)
 
     @property
+    def known_producers(self) -> int:
+        """The number of producers in the state, 0 if it is not loaded yet."""
+        return 0 if self._producers is None else len(self._producers)
+
+    @property
     def generation(self) -> int:
         """Counts truncations; a worker compares it to see whether what it has read is still part of the log."""
         return self._unsynced.generation

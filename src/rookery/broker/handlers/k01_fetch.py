@@ -104,10 +104,12 @@ def _answer(context: RequestContext, request: FetchRequest, new_fetch: NewFetch 
         uses_topic_ids=context.api_version >= _TOPIC_IDS_SINCE,
         now_ms=context.services.clock.now_ms(),
     )
+    context.connection.is_follower = request.replica_id >= 0
     if request.replica_id >= 0 and not session.partitions:
         # An empty fetch of a follower: it has new partitions, and its long poll does not name them yet.
         context.services.pending.wake(_follower_key(request.replica_id))
     if session.error_code is not _OK:
+        context.services.requests.add_error(context.api_key, session.error_code)
         throttle_ms = 0 if context.usage is None else context.usage.charge()
         body = encode_fetch_response(
             context.api_version, (), throttle_time_ms=throttle_ms, error_code=session.error_code
@@ -323,6 +325,8 @@ class Fetch:
         # time, and poll in a busy loop.
         if not replicas.exists(topic_partition):
             return self._missing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not self._is_repeated:
+            replicas.traffic_of(topic_partition).fetches += 1
         fetched = self._read_found(
             replicas.find(topic_partition), partition, min(partition.wanted.max_bytes, remaining), at_least_one
         )
@@ -330,6 +334,7 @@ class Fetch:
         return fetched
 
     def _missing(self, code: ErrorCode) -> Fetched:
+        self._context.services.replicas.traffic.others.fetches += 1
         if self._request.replica_id >= 0:
             # A follower has newer metadata than this broker. It tries again soon, and does not wait for others.
             self._must_answer = True
@@ -479,6 +484,8 @@ class Fetch:
     def _result(self, partition: SessionPartition, fetched: Fetched) -> FetchPartitionResult:
         version, index = self._context.api_version, partition.key[1]
         if fetched.error_code is _OK:
+            if fetched.size_bytes:
+                self._count_sent(partition, fetched.size_bytes)
             return FetchPartitionResult(
                 index,
                 _OK,
@@ -491,9 +498,26 @@ class Fetch:
                 diverging_epoch=fetched.diverging_epoch,
             )
         code = fetched.error_code
+        self._count_failure(partition, code)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_SINCE:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = None
         if version >= _CURRENT_LEADER_SINCE and code in _LEADER_ERRORS and partition.topic is not None:
             leader = self._context.services.current_leader(TopicPartition(partition.topic, index))
         return FetchPartitionResult(index, code, current_leader=leader)
+
+    def _count_sent(self, partition: SessionPartition, size: int) -> None:
+        assert partition.topic is not None
+        traffic = self._context.services.replicas.traffic.of(partition.topic)
+        if self._request.replica_id >= 0:
+            traffic.replication_bytes_out += size
+        else:
+            traffic.bytes_out += size
+
+    def _count_failure(self, partition: SessionPartition, code: ErrorCode) -> None:
+        services = self._context.services
+        services.requests.add_error(self._context.api_key, code)
+        traffic = services.replicas.traffic.others
+        if partition.topic is not None:
+            traffic = services.replicas.traffic_of(TopicPartition(partition.topic, partition.key[1]))
+        traffic.failed_fetches += 1

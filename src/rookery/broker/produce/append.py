@@ -21,6 +21,7 @@ from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.produce import ProducePartitionResult, ProduceTopic, encode_produce_response
 from rookery.replication.replica import ACKS_ALL, ACKS_NONE, NOT_INSPECTED, Appended, Replica
 from rookery.storage.producers import Verification
+from rookery.telemetry.traffic import TopicTraffic
 
 _ACKS: Final = (ACKS_ALL, ACKS_NONE, 1)
 _ZSTD_SINCE = 7
@@ -69,7 +70,9 @@ class Appends:
             results: list[ProducePartitionResult] = []
             for slot, (index, records) in enumerate(partitions):
                 if error is not None or name is None:
-                    results.append(ProducePartitionResult(index, error or ErrorCode.UNKNOWN_TOPIC_ID))
+                    code = error or ErrorCode.UNKNOWN_TOPIC_ID
+                    self._count_failure(services.replicas.traffic.others, code)
+                    results.append(ProducePartitionResult(index, code))
                     continue
                 partition = TopicPartition(name, index)
                 verification = None if verifications is None else verifications.get(partition)
@@ -129,7 +132,7 @@ class Appends:
         if appended is None:
             self._get_inspected().delay(self, partition, records, verification, results, slot)
             return None
-        return self.result(partition, replica, appended, results, slot)
+        return self.result(partition, replica, appended, len(records), results, slot)
 
     def _get_inspected(self) -> InspectedAppends:
         if self.inspected is None:
@@ -160,16 +163,21 @@ class Appends:
         partition: TopicPartition,
         replica: Replica,
         appended: Appended,
+        size: int,
         results: list[ProducePartitionResult],
         slot: int,
     ) -> ProducePartitionResult:
-        """Return the result of an append that was made in this turn; the caller puts it into `results[slot]`.
+        """Return the result of an append of `size` bytes, made in this turn; the caller puts it into `results[slot]`.
 
         If the append is not acknowledged yet, the response will wait for it.
         """
         code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
         if code is not _OK:
             return self.fail(partition, code, appended)
+        traffic = self.context.services.replicas.traffic.of(partition[0])
+        traffic.produces += 1
+        traffic.bytes_in += size
+        traffic.messages_in += end_offset - base_offset
         acks = self.acks
         if acks != ACKS_NONE and not replica.is_acknowledged(end_offset, acks):
             if self.acknowledgements is None:
@@ -183,6 +191,7 @@ class Appends:
         """Return the result of a batch that was rejected or not acknowledged; `appended` has a rejection's details."""
         if code is ErrorCode.TRANSACTION_ABORTABLE and self.context.api_version < _ABORTABLE_SINCE:
             code = ErrorCode.UNKNOWN_PRODUCER_ID
+        self._count_failure(self.context.services.replicas.traffic_of(partition), code)
         result = ProducePartitionResult(partition.partition, code)
         if appended is not None:
             record_errors = appended.record_errors[: self._errors_left]
@@ -197,6 +206,11 @@ class Appends:
             self._leaders.append(leader[0])
             result = result._replace(current_leader=leader)
         return result
+
+    def _count_failure(self, traffic: TopicTraffic, code: ErrorCode) -> None:
+        traffic.produces += 1
+        traffic.failed_produces += 1
+        self.context.services.requests.add_error(self.context.api_key, code)
 
     def reply(self) -> Reply:
         """Return the response. Appends that are not acknowledged by now get an error."""

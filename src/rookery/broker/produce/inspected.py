@@ -35,6 +35,7 @@ class Appender(Protocol):
         partition: TopicPartition,
         replica: Replica,
         appended: Appended,
+        size: int,
         results: list[ProducePartitionResult],
         slot: int,
     ) -> ProducePartitionResult: ...
@@ -90,7 +91,7 @@ class InspectedAppends:
             replica = replicas.find(partition)
             if isinstance(replica, ErrorCode):
                 return appender.fail(partition, replica)
-            return appender.result(partition, replica, appended, results, slot)
+            return appender.result(partition, replica, appended, len(kept), results, slot)
 
         # The frame is reused when the handler returns.
         kept = memoryview(bytearray(records))

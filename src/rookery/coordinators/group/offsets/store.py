@@ -23,6 +23,10 @@ class OffsetStore:
         # Records are replayed in the order of the log; only the order of these numbers matters.
         self._positions = count()
 
+    def __len__(self) -> int:
+        """The number of committed offsets."""
+        return sum(map(len, self._by_group.values()))
+
     def of(self, group_id: str) -> Mapping[TopicPartition, LoggedOffset]:
         """The committed offsets of a group."""
         return self._by_group.get(group_id, _NONE)
