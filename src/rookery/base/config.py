@@ -18,6 +18,7 @@ from rookery.base.config_cluster import CLUSTER_ROWS
 from rookery.base.config_coordinator import COORDINATOR_ROWS
 from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
+from rookery.base.config_metrics import METRICS_ROWS
 from rookery.base.config_quotas import QUOTA_ROWS
 from rookery.base.config_registry import CLIENT_PREFIX, PASSED_ON, REGISTRY_BROKER_ROWS, REGISTRY_PREFIX
 from rookery.base.config_security import SECURITY_ROWS, STORE_KEYS
@@ -33,6 +34,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
         + BROKER_ROWS
         + CLUSTER_ROWS
         + COORDINATOR_ROWS
+        + METRICS_ROWS
         + QUOTA_ROWS
         + REGISTRY_BROKER_ROWS
         + SECURITY_ROWS

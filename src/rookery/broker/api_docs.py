@@ -30,7 +30,7 @@ These columns have an effect today:
 
 This column is a fact about Kafka that **has no effect yet**:
 
-- *metric names*: the tag `request` of Kafka's `kafka.network:type=RequestMetrics`. The broker has no such metrics.
+- *metric names*: the tag `request` of Kafka's `kafka.network:type=RequestMetrics`. See [metrics.md](metrics.md).
 """
 _TITLES = ("API", "key", "versions", "in pieces", "listeners", "forwarded", "permissions", "quota", "metric names")
 

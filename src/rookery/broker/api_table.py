@@ -1,8 +1,7 @@
 """One row per API that nodes serve: its handlers, and everything else that depends on the API alone.
 
 `broker.dispatch` reads the handlers, the guards (`broker.access`), the splits, the quotas, and which requests a broker
-forwards to the controller. The other columns are facts about Kafka's protocol for the parts of the broker that will
-read them here and nowhere else: metrics. docs/apis.md shows the table and says which columns have an effect
+forwards to the controller; `broker.request_metering` reads the names. docs/apis.md shows the table
 (`python -m rookery.broker.api_docs`).
 """
 

@@ -6,6 +6,7 @@ broker, start the schema registry. The stop has the reverse order: first the con
 """
 
 import asyncio
+from collections.abc import Iterable
 
 import structlog
 
@@ -18,12 +19,15 @@ from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.lifecycle_task import BrokerLifecycle
+from rookery.broker.request_metering import metered
 from rookery.broker.schema_checks import SchemaChecks
 from rookery.metadata.features import NODE_FEATURES
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.publisher import ImageListener, MetadataPublisher
 from rookery.metadata.requests import Registration
+from rookery.net.connection import Handler
+from rookery.net.listener import Listener
 from rookery.node.access import NodeAccess
 from rookery.node.background import Background
 from rookery.node.connections import Connections
@@ -53,6 +57,9 @@ _SHUT_DOWN_TIMEOUT_S = 30.0
 
 class BrokerRole:
     """The broker of a node. `start` serves; `stop` leaves the logs clean if the broker was registered."""
+
+    # Whether clients are served.
+    is_serving = False
 
     def __init__(
         self,
@@ -113,12 +120,15 @@ class BrokerRole:
             executor=environment.executor,
             make_peers=self._connections.make_broker_peers,
         )
-        self._services = self._build_services(self._coordinators, pending)
+        self.services = self._build_services(self._coordinators, pending)
 
     @property
     def address(self) -> str:
         """The advertised address of the first listener."""
         return self._listeners.address
+
+    def bound(self) -> Iterable[Listener]:
+        return self._listeners.bound()
 
     @property
     def broker_epoch(self) -> int:
@@ -126,11 +136,13 @@ class BrokerRole:
         return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
 
     async def start(self) -> None:
-        metadata, services = self._metadata, self._services
+        metadata, services = self._metadata, self.services
         layers = self._layers(metadata.image)
         _configure_logs(self._logs, layers)
-        handle, intercept = Dispatcher(services).handle, self._environment.intercept
-        await self._listeners.bind(layers, handle if intercept is None else intercept(handle, services))
+        handle: Handler = Dispatcher(services).handle
+        if (intercept := self._environment.intercept) is not None:
+            handle = intercept(handle, services)
+        await self._listeners.bind(layers, metered(handle, services.requests, layers, self._environment.clock))
         if self._settings.has_registry:
             self._registry = SchemaRegistry(self._settings, self._store_address(), new_loop=self._environment.new_loop)
             self._registry.bind()
@@ -160,6 +172,7 @@ class BrokerRole:
         # load a partition again in each epoch, so that before it they would load all of them twice.
         self._coordinators.start(metadata)
         await self._listeners.start()
+        self.is_serving = True
         self._access.audit.use_broker(services, self._connections.kept_broker_peers("audit"))
         self._schemas.start(metadata)
         self._background.start(*LogMaintenance(services, self._logs, executor=self._environment.executor).jobs())
@@ -169,6 +182,7 @@ class BrokerRole:
 
     async def stop_serving(self, *, clean: bool) -> None:
         """Close the listeners and everything that changes logs."""
+        self.is_serving = False
         if self._registry is not None:
             await self._registry.stop(clean=clean)
         if clean and self._lifecycle is not None and self._settings.layers.boolean("controlled.shutdown.enable"):
@@ -254,6 +268,7 @@ class BrokerRole:
             throttling=self._quotas.throttling,
             access=self._access.access,
             changes=self._access.audit.changes,
+            requests=self._controller.requests,
         )
 
     def _new_lifecycle(self, *, previous_broker_epoch: int) -> BrokerLifecycle:

@@ -3,15 +3,19 @@
 The listeners start before the quorum: the other voters must reach this node before there is a leader.
 """
 
+from collections.abc import Iterable
+
 from rookery.base.slices import Slices
 from rookery.base.types import LeaderEpoch, NodeId
 from rookery.broker.api_row import ListenerType
 from rookery.broker.context import ClusterServices
 from rookery.broker.controller_link import ActiveControllerLink
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.request_metering import metered
 from rookery.controller.service import Controller
 from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.connection import Handler
+from rookery.net.listener import Listener
 from rookery.net.peers import Peers
 from rookery.node.access import NodeAccess
 from rookery.node.controller_registration import ControllerRegistration
@@ -24,6 +28,7 @@ from rookery.node.protection import Protection
 from rookery.node.quotas import NodeQuotas
 from rookery.node.settings import Settings
 from rookery.quorum.driver import QuorumDriver
+from rookery.telemetry.requests import RequestStats
 
 
 class ControllerRole:
@@ -41,7 +46,9 @@ class ControllerRole:
         quotas: NodeQuotas,
         protection: Protection,
         access: NodeAccess,
+        requests: RequestStats,
     ) -> None:
+        self.requests = requests
         self._settings = settings
         self._environment = environment
         self._quorum = quorum
@@ -78,16 +85,22 @@ class ControllerRole:
             throttling=quotas.throttling,
             access=access.access,
             changes=access.audit.changes,
+            requests=requests,
         )
+        # What this node sends to itself is not measured: it comes on no listener.
         self.handle: Handler = Dispatcher(services, ListenerType.CONTROLLER).handle
+        self._handle_measured = metered(self.handle, requests, settings.layers, environment.clock)
 
     @property
     def address(self) -> str:
         """The advertised address of the first listener."""
         return self._listeners.address
 
+    def bound(self) -> Iterable[Listener]:
+        return self._listeners.bound()
+
     async def serve(self) -> None:
-        await self._listeners.bind(self._settings.layers, self.handle)
+        await self._listeners.bind(self._settings.layers, self._handle_measured)
         await self._listeners.start()
 
     def register(self) -> None:

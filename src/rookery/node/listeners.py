@@ -1,7 +1,7 @@
 """The listeners of a node, and their limits from the configuration."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rookery.base.codes import SecurityProtocol
 from rookery.base.config import BrokerLayers
@@ -87,6 +87,9 @@ class Listeners:
     async def start(self) -> None:
         for _, listener in self._bound:
             await listener.start()
+
+    def bound(self) -> Iterable[Listener]:
+        return (listener for _, listener in self._bound)
 
     def configure(self, layers: BrokerLayers) -> None:
         self._configure_rates(layers)

@@ -35,6 +35,8 @@ from rookery.node.environment import Environment, Interceptor
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.lost_metadata import check_metadata_exists, metadata_damage_error
 from rookery.node.metadata_snapshots import MetadataSnapshots, metadata_log_config
+from rookery.node.metrics.network import LoginCounts
+from rookery.node.metrics.service import MetricsService
 from rookery.node.protection import Protection
 from rookery.node.quotas import NodeQuotas
 from rookery.node.schema_registry import check_registry
@@ -87,6 +89,7 @@ class Node:
         self._controller: ControllerRole | None = None
         self._broker: BrokerRole | None = None
         self._audit: AuditLog | None = None
+        self._metrics: MetricsService | None = None
         self._failure: str | None = None
         self._has_failed = asyncio.Event()
 
@@ -145,18 +148,11 @@ class Node:
         settings, environment = self._settings, self._environment
         check_registry(settings)
         audit = self._audit = AuditLog(settings.layers, environment)
-        protection = Protection(settings, environment, image=lambda: self._metadata.image, observer=audit)
+        logins = LoginCounts(audit)
+        protection = Protection(settings, environment, image=lambda: self._metadata.image, observer=logins)
+        metrics = self._metrics = MetricsService(settings, environment, logins)
         await protection.open()
-        directories = list(dict.fromkeys([*settings.log_directories, settings.metadata_directory]))
-        self._locks = lock_directories(environment.files, directories)
-        identity = establish_identity(
-            environment.files,
-            directories,
-            node_id=settings.node_id,
-            cluster_id=settings.cluster_id,
-            new_uuid=environment.new_uuid,
-            required=None if settings.is_sole_voter else settings.metadata_directory,
-        )
+        identity = self._lock_and_identify()
         if settings.is_controller:
             # A broker without the role of a controller does not sync its copy of the metadata log: a power loss may
             # remove all of it, and the node copies it from the controllers again.
@@ -178,11 +174,15 @@ class Node:
             quotas=quotas,
             protection=protection,
             access=access,
+            requests=metrics.requests,
         )
         await controller.serve()
+        await metrics.start(quorum, self._metadata, controller, self._slices)
         await self._start_quorum(quorum, controller)
         controller.register()
-        self._background.start(self._metadata_snapshots(quorum, logs).job(), *protection.jobs(), audit.job())
+        self._background.start(
+            self._metadata_snapshots(quorum, logs).job(), *protection.jobs(), audit.job(), metrics.job()
+        )
         if settings.is_broker:
             self._broker = BrokerRole(
                 settings,
@@ -198,7 +198,21 @@ class Node:
                 protection=protection,
                 access=access,
             )
+            metrics.add_broker(self._broker)
             await self._broker.start()
+
+    def _lock_and_identify(self) -> Identity:
+        settings, files = self._settings, self._environment.files
+        directories = list(dict.fromkeys([*settings.log_directories, settings.metadata_directory]))
+        self._locks = lock_directories(files, directories)
+        return establish_identity(
+            files,
+            directories,
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id,
+            new_uuid=self._environment.new_uuid,
+            required=None if settings.is_sole_voter else settings.metadata_directory,
+        )
 
     def _new_logs(self) -> LogManager:
         settings, environment = self._settings, self._environment
@@ -283,6 +297,8 @@ class Node:
         if self._broker is not None:
             await self._broker.stop_serving(clean=clean)
         await self._background.stop()
+        if self._metrics is not None:
+            await self._metrics.stop()
         if self._quorum is not None and clean:
             await self._quorum.resign()
         if self._controller is not None:

@@ -52,7 +52,8 @@ class EmbeddedCluster(Managed, Shortcuts):
     process, which allows cuts of the network and faults; "process" runs each as another process. The data is stored in
     `data_dir`, or in a temporary directory that is deleted with the cluster. New topics have up to three replicas.
     `security_protocol` is the name of the brokers' listener, with its keys in `settings`; `client_settings` are for the
-    clients of the shortcuts. `users` are the first users of SCRAM, with their passwords.
+    clients of the shortcuts. `users` are the first users of SCRAM, with their passwords. With `metrics`, each node
+    serves its metrics at `metrics_url`.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class EmbeddedCluster(Managed, Shortcuts):
         security_protocol: str = "PLAINTEXT",
         client_settings: Mapping[str, str] | None = None,
         users: Mapping[str, str] | None = None,
+        metrics: bool = False,
     ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
@@ -87,6 +89,8 @@ class EmbeddedCluster(Managed, Shortcuts):
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._has_registry = schema_registry
         self._registry_port: int | None = None
+        self._has_metrics = metrics
+        self._metrics_ports: dict[NodeId, int] = {}
         self._resources = ExitStack()
         self._members: list[Member] = []
         self._faults: dict[NodeId, Faults] = {}
@@ -106,6 +110,10 @@ class EmbeddedCluster(Managed, Shortcuts):
             raise RuntimeError("the embedded cluster has no schema registry: pass schema_registry=True")
         self._started()
         return f"http://{HOST}:{self._registry_port}"
+
+    def metrics_url(self, node: NodeId) -> str:
+        """`http://host:port` of a node's metrics and health checks; the cluster was created with `metrics=True`."""
+        return f"http://{HOST}:{self._metrics_ports[node]}"
 
     @property
     def nodes(self) -> list[NodeId]:
@@ -285,6 +293,8 @@ class EmbeddedCluster(Managed, Shortcuts):
         temporary = Path(self._resources.enter_context(TemporaryDirectory(prefix="rookery-")))
         ports = [(self._reserve(), self._reserve()) for _ in range(self._count)]
         self._registry_port = self._reserve() if self._has_registry else None
+        if self._has_metrics:
+            self._metrics_ports = {node: self._reserve() for node in range(1, self._count + 1)}
         self._members = make_members(self._given_data_dir or temporary, HOST, ports)
         for member in self._members:
             member.directory.mkdir(parents=True, exist_ok=True)
@@ -306,6 +316,8 @@ class EmbeddedCluster(Managed, Shortcuts):
         settings = member_settings(member, self._members, protocol=self._security_protocol) | self._settings
         if self._has_registry and member.node_id == 1:
             settings["schema.registry.listeners"] = self.schema_registry_url
+        if self._has_metrics:
+            settings["metrics.listeners"] = self.metrics_url(member.node_id)
         return settings
 
     def _start_nodes(self, nodes: list[NodeId]) -> None:
