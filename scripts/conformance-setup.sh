@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fetches what the conformance suite needs besides Python: kcat, a Java runtime, Apache Kafka's own tools, Spark's own
-# connector, and PostgreSQL's JDBC driver.
-# Usage: scripts/conformance-setup.sh [DIRECTORY for the jars; Spark's go to DIRECTORY-spark]; with KCAT=no if kcat is
-# not needed. With SPARK=4.0, or another version that spark.xml names, the jars for that Spark instead of
+# Fetches what the conformance suite needs besides Python: kcat, Prometheus, a Java runtime, Apache Kafka's own tools,
+# Spark's own connector, and PostgreSQL's JDBC driver.
+# Usage: scripts/conformance-setup.sh [DIRECTORY for the jars; Spark's go to DIRECTORY-spark]; with KCAT=no if kcat and
+# Prometheus are not needed. With SPARK=4.0, or another version that spark.xml names, the jars for that Spark instead of
 # the newest, into DIRECTORY-spark-4.0.
 set -euo pipefail
 
@@ -11,6 +11,7 @@ poms="tests/conformance/java"
 missing=()
 
 [ "${KCAT:-yes}" = no ] || command -v kcat > /dev/null || missing+=(kcat)
+[ "${KCAT:-yes}" = no ] || command -v prometheus > /dev/null || missing+=(prometheus)
 command -v java > /dev/null || missing+=(default-jre-headless)
 command -v mvn > /dev/null || missing+=(maven)
 
