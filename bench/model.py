@@ -4,7 +4,7 @@ A row is one experiment. It runs for one system and one round at a time and retu
 The runner (bench.runner) decides the order and the number of runs, and stores the values.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -26,6 +26,9 @@ class Broker(Protocol):
 
     @property
     def port(self) -> int: ...
+
+    def address(self, protocol: str) -> str:
+        """Return `127.0.0.1:port` of the listener with a security protocol."""
 
     @property
     def pid(self) -> int: ...
@@ -56,11 +59,36 @@ class System(Protocol):
     def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         """Prepare a data directory before the first start on it (Kafka: format it)."""
 
-    def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> Broker:
-        """Start the process on a prepared directory and return immediately, before it serves."""
+    def spawn(
+        self, directory: Path, settings: Mapping[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> Broker:
+        """Start the process on a prepared directory and return immediately, before it serves.
 
-    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Broker:
+        `protocols` are security protocols, each of which gets a listener besides the plaintext one.
+        """
+
+    def start(
+        self, directory: Path, settings: Mapping[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> Broker:
         """Prepare the directory if needed, spawn the process, and return when it serves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """How the long-running brokers of a row are started."""
+
+    name: str
+    # The security protocols of further listeners.
+    protocols: tuple[str, ...] = ()
+    # Returns the settings, the same for all systems. They may name files, which it makes in the directory if they are
+    # not there: all systems and deployments share it.
+    settings: Callable[[Path], Mapping[str, str]] = lambda directory: {}
+    # Is called when the broker serves.
+    prepare: Callable[[Broker], None] = lambda broker: None
+
+
+# As the systems are shipped.
+PLAIN = Deployment(name="plain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +109,10 @@ class Bench:
     """The input of a row for one run."""
 
     system: System
-    # The long-running broker of the system; only `shared` rows may use it.
-    shared_broker: Broker | None
+    # The files that settings of the deployments name.
+    files: Path
+    # The long-running brokers of the system, by the names of their deployments; only `shared` rows may use them.
+    shared_brokers: Mapping[str, Broker]
     # A scratch directory, emptied after the run.
     directory: Path
     # 1.0 is full size.
@@ -96,8 +126,9 @@ class Bench:
 
     @property
     def broker(self) -> Broker:
-        assert self.shared_broker is not None, "a row that uses the shared broker needs shared=True"
-        return self.shared_broker
+        """The broker of the row's first deployment."""
+        assert self.shared_brokers, "a row that uses the shared broker needs shared=True"
+        return next(iter(self.shared_brokers.values()))
 
     def scaled(self, full: int, *, minimum: int = 1) -> int:
         """Return a size of the full run, scaled for this run."""
@@ -117,6 +148,8 @@ class Row:
     run: Callable[[Bench], Mapping[str, float]]
     # True: uses the long-running broker of the system (a warm JVM); False: starts its own.
     shared: bool = True
+    # Those of the long-running brokers that the row uses.
+    deployments: tuple[Deployment, ...] = (PLAIN,)
     # False: needs no broker, and runs once per round with the name `floor`.
     compared: bool = True
     # Clients that take turns on the broker of the first system, instead of the systems.

@@ -49,6 +49,9 @@ _FAMILY_TEXTS = {
     "has eight plain fields in Confluent's framing; Spark's from_avro gets the bytes after the first five. Spark's "
     "connector writes at least once. Ratios are Rookery's figure divided by Spark's.",
     "Requests": "One request in flight on each connection.",
+    "Security": "Both systems have the same certificate (P-256), and the protocols and ciphers of their defaults. "
+    "Logins: processes that connect, log in and close. ACLs: two brokers of each system take turns, one without "
+    "authorizer and one with an ACL for reading and one for writing of 500 users each; the figures are the second's.",
     "Start": "From starting the process until ApiVersions and Metadata succeed, and every partition has a leader.",
     "Memory": "Resident memory of the broker's process, in MB of 1,000,000 bytes.",
     "Connections": "Connections that requested ApiVersions once and stay open, while another one sends requests.",

@@ -2,8 +2,9 @@
 
 For each row, a round that is not counted warms up both systems (several, if their brokers have just started); then they
 take turns (rookery, kafka, kafka, rookery, ...), so that neither always runs after the other. Rows with the shared
-brokers run first. These brokers are stopped before the rows that start their own, so that during a measurement at most
-an idle broker of the other system runs. The failure of a row is recorded, and the run continues.
+brokers run first, those with plain ones before those with other deployments. Brokers are stopped before a row that does
+not use them, so that during a measurement only its own brokers run, and those of the other system, which are idle. The
+failure of a row is recorded, and the run continues.
 """
 
 import shutil
@@ -27,7 +28,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from bench.model import FLOOR, WARM_UP_ROUND, Bench, Broker, Row, System
+from bench.model import FLOOR, PLAIN, WARM_UP_ROUND, Bench, Broker, Deployment, Row, System
 from bench.results import RowResult
 
 # The broker's JVM compiles its hot code within a fraction of a full round.
@@ -94,20 +95,21 @@ class Runner:
 
     plan: Plan
     console: Console
-    _brokers: dict[str, Broker] = field(default_factory=dict)
-    # Systems whose shared broker has run for a while.
-    _warm: set[str] = field(default_factory=set)
+    # By the names of the deployment and the system.
+    _brokers: dict[tuple[str, str], Broker] = field(default_factory=dict)
+    # The shared brokers that have run for a while.
+    _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def run(self) -> Iterator[RowResult]:
         """Yield each result immediately, so that an interrupted run keeps its results."""
-        ordered = sorted(self.plan.rows, key=lambda row: not (row.shared or not row.compared))
+        ordered = sorted(self.plan.rows, key=_order)
         turns = sum(len(list(self.plan.turns(row))) for row in ordered)
         try:
             with _progress(self.console) as progress:
                 task = progress.add_task("", total=turns)
                 for row in ordered:
-                    if not row.shared and row.compared:
-                        self._stop_brokers()
+                    if row.compared:
+                        self._stop_brokers(besides=row.deployments if row.shared else ())
                     result = self._run_row(row, progress, task)
                     _print_result(self.console, result)
                     if result.errors:
@@ -116,6 +118,7 @@ class Runner:
                     yield result
         finally:
             self._stop_brokers()
+            shutil.rmtree(self._files, ignore_errors=True)
 
     def _run_row(self, row: Row, progress: Progress, task: TaskID) -> RowResult:
         result = RowResult(name=row.name, title=row.title, family=row.family, metrics=list(row.metrics))
@@ -141,7 +144,8 @@ class Runner:
                 directory.mkdir(parents=True, exist_ok=True)
             bench = Bench(
                 system=system,
-                shared_broker=self._broker(system) if row.shared and row.compared else None,
+                files=self._files,
+                shared_brokers=self._shared(row, system) if row.shared and row.compared else {},
                 directory=scratch,
                 scale=self.plan.scale * (WARM_UP_PART if round_number == WARM_UP_ROUND else 1.0),
                 round=round_number,
@@ -160,30 +164,60 @@ class Runner:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _repetitions(self, row: Row, bench: Bench) -> int:
-        if bench.round != WARM_UP_ROUND or not row.shared or bench.system.name in self._warm:
+        if bench.round != WARM_UP_ROUND or not row.shared:
             return 1
-        self._warm.add(bench.system.name)
+        used = {(deployment.name, bench.system.name) for deployment in row.deployments}
+        if used <= self._warm:
+            return 1
+        self._warm |= used
         return COLD_WARM_UPS
 
-    def _broker(self, system: System) -> Broker:
-        """Return the system's long-running broker; both are started before the first row that uses one."""
-        if not self._brokers:
+    def _shared(self, row: Row, system: System) -> dict[str, Broker]:
+        """Return the system's long-running brokers; those of all systems are started before the first row that uses
+        them."""
+        for deployment in row.deployments:
             for each in self.plan.systems:
-                directory = self.plan.directory / "shared" / each.name
-                shutil.rmtree(directory, ignore_errors=True)
-                self._brokers[each.name] = each.start(directory)
-        return self._brokers[system.name]
+                if (deployment.name, each.name) not in self._brokers:
+                    self._brokers[deployment.name, each.name] = self._start(deployment, each)
+        return {deployment.name: self._brokers[deployment.name, system.name] for deployment in row.deployments}
 
-    def _stop_brokers(self) -> None:
-        brokers = list(self._brokers.values())
-        self._brokers.clear()
-        self._warm.clear()
+    def _start(self, deployment: Deployment, system: System) -> Broker:
+        directory = self._shared_directory(deployment.name, system.name)
+        shutil.rmtree(directory, ignore_errors=True)
+        self._files.mkdir(parents=True, exist_ok=True)
+        broker = system.start(directory, deployment.settings(self._files), deployment.protocols)
+        try:
+            deployment.prepare(broker)
+        except BaseException:
+            broker.stop()
+            raise
+        return broker
+
+    def _stop_brokers(self, besides: Sequence[Deployment] = ()) -> None:
+        kept = {deployment.name for deployment in besides}
+        stopped = [names for names in self._brokers if names[0] not in kept]
+        brokers = [self._brokers.pop(names) for names in stopped]
+        self._warm.difference_update(stopped)
         for broker in brokers:
             broker.stop()
-        shutil.rmtree(self.plan.directory / "shared", ignore_errors=True)
+        for names in stopped:
+            shutil.rmtree(self._shared_directory(*names), ignore_errors=True)
+
+    def _shared_directory(self, deployment: str, system: str) -> Path:
+        return self.plan.directory / "shared" / deployment / system
+
+    @property
+    def _files(self) -> Path:
+        return self.plan.directory / "files"
 
     def _kept(self, row: Row) -> Path:
         return self.plan.directory / "kept" / _path_name(row.name)
+
+
+def _order(row: Row) -> int:
+    if row.shared or not row.compared:
+        return 0 if row.deployments == (PLAIN,) else 1
+    return 2
 
 
 def _path_name(name: str) -> str:

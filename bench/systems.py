@@ -7,6 +7,7 @@ chosen when a directory is prepared and stay the same, because Kafka stores its 
 """
 
 import compileall
+import json
 import random
 import shutil
 import signal
@@ -27,6 +28,8 @@ STOP_TIMEOUT_S = 400
 _FORMAT_TIMEOUT_S = 120
 _CLUSTER_ID = "rookery-bench-cluster1"
 _PROGRAM = ("-m", "rookery.cli.main")
+# The names of the listeners that every broker has; Rookery's controller needs none.
+_PLAINTEXT, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
 
 # Kafka 4's config/server.properties, without its addresses and directory.
 KAFKA_SETTINGS = {
@@ -67,14 +70,19 @@ KAFKA_JVM_OPTIONS = (
 class ProcessBroker:
     """A broker that runs as a child process."""
 
-    def __init__(self, child: "subprocess.Popen[bytes]", port: int, log_path: Path) -> None:
+    def __init__(self, child: "subprocess.Popen[bytes]", ports: Mapping[str, int], log_path: Path) -> None:
+        """`ports` are those of the listeners, by their names."""
         self._child = child
         self._log_path = log_path
-        self.port = port
+        self._ports = ports
+        self.port = ports[_PLAINTEXT]
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return self.address(_PLAINTEXT)
+
+    def address(self, protocol: str) -> str:
+        return f"127.0.0.1:{self._ports[protocol]}"
 
     @property
     def pid(self) -> int:
@@ -140,16 +148,23 @@ class Rookery:
         _ports(directory)
         compileall.compile_dir(Path(rookery.__file__).parent, quiet=1)
 
-    def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
-        port, _ = _ports(directory)
-        command = [*self._command, "start"]
-        command += ["--data-dir", str(directory / "data"), "--listen", f"127.0.0.1:{port}"]
+    def spawn(
+        self, directory: Path, settings: Mapping[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> ProcessBroker:
+        ports = _ports(directory, protocols)
+        command = [*self._command, "start", "--data-dir", str(directory / "data")]
+        if protocols:
+            command += ["--set", f"listeners={_listeners(ports, (_PLAINTEXT, *protocols))}"]
+        else:
+            command += ["--listen", f"127.0.0.1:{ports[_PLAINTEXT]}"]
         for key, value in (settings or {}).items():
             command += ["--set", f"{key}={value}"]
-        return _spawn(command, port, directory / "broker.log")
+        return _spawn(command, ports, directory / "broker.log")
 
-    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
-        return _start(self, directory, settings)
+    def start(
+        self, directory: Path, settings: Mapping[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> ProcessBroker:
+        return _start(self, directory, settings, protocols)
 
 
 class ApacheKafka:
@@ -177,7 +192,8 @@ class ApacheKafka:
         if (directory / "data").exists():
             return
         directory.mkdir(parents=True, exist_ok=True)
-        properties = self._write_properties(directory, settings or {})
+        # Formatting opens no listener.
+        properties = self._write_properties(directory, settings or {}, ())
         arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(properties), "--standalone"]
         command = ["java", "-Xmx256M", "-cp", self._class_path, "kafka.tools.StorageTool", *arguments]
         command += self._format_options
@@ -185,23 +201,29 @@ class ApacheKafka:
         if done.returncode:
             raise RuntimeError(f"formatting failed: {done.stdout}{done.stderr}")
 
-    def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
-        properties = self._write_properties(directory, settings or {})
+    def spawn(
+        self, directory: Path, settings: Mapping[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> ProcessBroker:
+        properties = self._write_properties(directory, settings or {}, protocols)
         command = ["java", *self._jvm_options, f"-Xlog:gc*:file={directory / 'gc.log'}:time,tags", "-cp"]
         command += [self._class_path, "kafka.Kafka", str(properties)]
-        return _spawn(command, _ports(directory)[0], directory / "broker.log")
+        return _spawn(command, _ports(directory, protocols), directory / "broker.log")
 
-    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
-        return _start(self, directory, settings)
+    def start(
+        self, directory: Path, settings: Mapping[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> ProcessBroker:
+        return _start(self, directory, settings, protocols)
 
-    def _write_properties(self, directory: Path, settings: Mapping[str, str]) -> Path:
-        port, controller_port = _ports(directory)
-        plain = (f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}")
-        addresses = ",".join((*plain, *self._listeners))
+    def _write_properties(self, directory: Path, settings: Mapping[str, str], protocols: Sequence[str]) -> Path:
+        ports = _ports(directory, protocols)
+        addresses = ",".join((_listeners(ports, (_PLAINTEXT, _CONTROLLER, *protocols)), *self._listeners))
         places = {
             "listeners": addresses,
             "advertised.listeners": addresses,
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+            "listener.security.protocol.map": ",".join(
+                (KAFKA_SETTINGS["listener.security.protocol.map"], *(f"{name}:{name}" for name in protocols))
+            ),
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{ports[_CONTROLLER]}",
             "log.dirs": str(directory / "data"),
         }
         path = directory / "server.properties"
@@ -210,29 +232,36 @@ class ApacheKafka:
         return path
 
 
-def _start(system: Rookery | ApacheKafka, directory: Path, settings: Mapping[str, str] | None) -> ProcessBroker:
+def _start(
+    system: Rookery | ApacheKafka, directory: Path, settings: Mapping[str, str] | None, protocols: Sequence[str]
+) -> ProcessBroker:
     system.prepare(directory, settings)
-    broker = system.spawn(directory, settings)
+    broker = system.spawn(directory, settings, protocols)
     broker.await_serving()
     return broker
 
 
-def _spawn(command: list[str], port: int, log_path: Path) -> ProcessBroker:
+def _spawn(command: list[str], ports: Mapping[str, int], log_path: Path) -> ProcessBroker:
     # Kafka's JVM raises its limit itself; a shell's default would stop Rookery at 1,000 partitions or connections.
     process.raise_open_files_limit()
     with log_path.open("ab") as log:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    return ProcessBroker(child, port, log_path)
+    return ProcessBroker(child, ports, log_path)
 
 
-def _ports(directory: Path) -> tuple[int, int]:
-    """Return the ports of the directory, which are chosen on the first call."""
+def _listeners(ports: Mapping[str, int], names: Sequence[str]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{ports[name]}" for name in names)
+
+
+def _ports(directory: Path, protocols: Sequence[str] = ()) -> dict[str, int]:
+    """Return the ports of the directory's listeners, each of which is chosen on the first call that names it."""
     path = directory / "ports"
-    if not path.exists():
-        first, second = free_ports(2)
-        path.write_text(f"{first} {second}\n")
-    client, controller = path.read_text().split()
-    return int(client), int(controller)
+    ports: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+    missing = [name for name in (_PLAINTEXT, _CONTROLLER, *protocols) if name not in ports]
+    if missing:
+        ports |= zip(missing, free_ports(len(missing)), strict=True)
+        path.write_text(json.dumps(ports))
+    return ports
 
 
 def free_ports(count: int) -> list[int]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from bench.load import Measurements, await_go, run_action
 from bench.payload import event_text
+from bench.scram import MECHANISM, Scram
 from rookery.base.types import Offset, TimestampMs
 from rookery.protocol.api import ApiKey
 from rookery.protocol.codec import decode_response, encode_request
@@ -27,6 +28,7 @@ from rookery.protocol.message import Message
 from rookery.records.record import Record, build_batch
 
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, API_VERSIONS_VERSION = 9, 11, 12, 3
+_SASL_VERSION = 1
 TINY_RECORD_BYTES = 10
 ECHO_BYTES = 64
 _CORRELATION_ID = 1
@@ -106,8 +108,10 @@ def api_versions_frame() -> bytes:
 class Conversation:
     """One connection that sends the same frame repeatedly, and checks the replies."""
 
-    def __init__(self, port: int, frame: bytes, is_good: Callable[[bytes], bool], error_position: int | None) -> None:
-        self.socket = connect(port)
+    def __init__(
+        self, connection: socket.socket, frame: bytes, is_good: Callable[[bytes], bool], error_position: int | None
+    ) -> None:
+        self.socket = connection
         self.frame = frame
         self.socket.sendall(frame)
         reply = read_reply(self.socket)
@@ -171,6 +175,27 @@ def _receive(connection: socket.socket, size_bytes: int) -> bytes:
     return bytes(data)
 
 
+def log_in(connection: socket.socket, scram: Scram) -> None:
+    """Log in on a new connection to a listener with SASL."""
+    _exchange(connection, ApiKey.SASL_HANDSHAKE, Message(mechanism=MECHANISM))
+    login = scram.login()
+    message = next(login)
+    while True:
+        response = _exchange(connection, ApiKey.SASL_AUTHENTICATE, Message(auth_bytes=message))
+        try:
+            message = login.send(response.auth_bytes)
+        except StopIteration:
+            return
+
+
+def _exchange(connection: socket.socket, api_key: ApiKey, body: Message) -> Any:
+    connection.sendall(request_frame(api_key, _SASL_VERSION, body))
+    response: Any = decode_reply(api_key, _SASL_VERSION, read_reply(connection))
+    if response.error_code:
+        raise WireError(f"the login failed: {api_key!r} returned {response.error_code}")
+    return response
+
+
 def converse(conversations: list[Conversation], duration_s: float) -> tuple[int, float]:
     """Keep one request in flight on each connection for a while; returns the number of replies and the seconds."""
     poller = select.epoll()
@@ -203,29 +228,44 @@ def converse(conversations: list[Conversation], duration_s: float) -> tuple[int,
 
 
 def requests(
-    *, port: int, kind: str, connections: int, duration_s: float, topics: list[str] | None = None, partitions: int = 1
+    *,
+    port: int,
+    kind: str,
+    connections: int,
+    duration_s: float,
+    topics: list[str] | None = None,
+    partitions: int = 1,
+    user: str | None = None,
 ) -> Measurements:
-    """Send requests of one kind: "produce", "metadata", "api_versions" or "echo" (bench.raw)."""
-    conversations = [_conversation(port, kind, topics, number % partitions) for number in range(connections)]
+    """Send requests of one kind: "produce", "metadata", "api_versions" or "echo" (bench.raw).
+
+    `user` is NAME:PASSWORD of a login with SCRAM-SHA-512.
+    """
+    sockets = [connect(port) for _ in range(connections)]
+    if user is not None:
+        scram = Scram(*user.split(":"))
+        for each in sockets:
+            log_in(each, scram)
+    conversations = [_conversation(each, kind, topics, number % partitions) for number, each in enumerate(sockets)]
     await_go()
     cpu_s = time.process_time()
     answered, elapsed_s = converse(conversations, duration_s)
     return {"elapsed_s": elapsed_s, "requests": answered, "client_cpu_s": time.process_time() - cpu_s}
 
 
-def _conversation(port: int, kind: str, topics: list[str] | None, partition: int) -> Conversation:
+def _conversation(connection: socket.socket, kind: str, topics: list[str] | None, partition: int) -> Conversation:
     if kind == "produce":
         assert topics is not None
         frame = produce_frame(topics[0], partition, make_batch(1, TINY_RECORD_BYTES))
-        return Conversation(port, frame, _is_produced, produce_error_position(topics[0]))
+        return Conversation(connection, frame, _is_produced, produce_error_position(topics[0]))
     if kind == "metadata":
-        return Conversation(port, metadata_frame(topics), _is_metadata(topics), None)
+        return Conversation(connection, metadata_frame(topics), _is_metadata(topics), None)
     if kind == "api_versions":
         # The error code is the first field after the size and the correlation id.
-        return Conversation(port, api_versions_frame(), _is_api_versions, 8)
+        return Conversation(connection, api_versions_frame(), _is_api_versions, 8)
     assert kind == "echo"
     frame = (ECHO_BYTES - _SIZE_BYTES).to_bytes(_SIZE_BYTES, "big") + bytes(ECHO_BYTES - _SIZE_BYTES)
-    return Conversation(port, frame, lambda reply: reply == frame, 8)
+    return Conversation(connection, frame, lambda reply: reply == frame, 8)
 
 
 def decode_reply(api_key: ApiKey, version: int, reply: bytes) -> Message:

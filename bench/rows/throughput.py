@@ -74,8 +74,8 @@ def produce(key: str, shape: Shape, bench: Bench) -> Mapping[str, float]:
     broker, records = bench.broker, shape.records(bench)
     with topic(broker, shape.partitions) as name:
         outcome = run_loads([shape.produce_load(broker, name, records)], broker)
-        _check_count(broker, name, shape.partitions, records)
-    return _values(key, outcome)
+        check_count(broker, name, shape.partitions, records)
+    return values(key, outcome)
 
 
 def consume(key: str, shape: Shape, consumers: int, bench: Bench) -> Mapping[str, float]:
@@ -84,13 +84,13 @@ def consume(key: str, shape: Shape, consumers: int, bench: Bench) -> Mapping[str
     with topic(broker, shape.partitions) as name:
         run_loads([shape.produce_load(broker, name, records)])
         load = shape.load("consume", broker, name, records, passes=passes, settings={})
-        return _values(key, run_loads([load] * consumers, broker))
+        return values(key, run_loads([load] * consumers, broker))
 
 
 def produce_raw(key: str, bench: Bench) -> Mapping[str, float]:
     with topic(bench.broker, _RAW_PARTITIONS) as name:
         outcome = _fill(bench, name, per_partition=bench.scaled(80), broker=bench.broker)
-    return _values(key, outcome)
+    return values(key, outcome)
 
 
 def consume_raw(key: str, bench: Bench) -> Mapping[str, float]:
@@ -107,7 +107,7 @@ def consume_raw(key: str, bench: Bench) -> Mapping[str, float]:
             "duration_s": max(_RAW_FETCH_S_MIN, _RAW_FETCH_S * bench.scale),
             "in_flight": _RAW_FETCHES_IN_FLIGHT,
         }
-        return _values(key, run_loads([Load("bench.wire", "fetch", options)], broker))
+        return values(key, run_loads([Load("bench.wire", "fetch", options)], broker))
 
 
 def _fill(bench: Bench, name: str, *, per_partition: int, broker: Broker | None) -> Outcome:
@@ -122,17 +122,17 @@ def _fill(bench: Bench, name: str, *, per_partition: int, broker: Broker | None)
         "in_flight": _RAW_IN_FLIGHT,
     }
     outcome = run_loads([Load("bench.wire", "produce", options)], broker)
-    _check_count(bench.broker, name, _RAW_PARTITIONS, int(outcome.result["records"]))
+    check_count(bench.broker, name, _RAW_PARTITIONS, int(outcome.result["records"]))
     return outcome
 
 
-def _check_count(broker: Broker, name: str, partitions: int, records: int) -> None:
+def check_count(broker: Broker, name: str, partitions: int, records: int) -> None:
     found = count_records(broker, name, partitions)
     if found != records:
         raise RuntimeError(f"the topic holds {found} records instead of {records}")
 
 
-def _values(key: str, outcome: Outcome) -> dict[str, float]:
+def values(key: str, outcome: Outcome) -> dict[str, float]:
     """Return the metrics. Loads that ran together count as one, with the time of the slowest."""
     elapsed_s = max(result["elapsed_s"] for result in outcome.results)
     size_bytes = outcome.total("bytes")

@@ -1,10 +1,11 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from bench.model import FLOOR, WARM_UP_ROUND, Bench, Broker, Metric, Row
+from bench.model import FLOOR, PLAIN, WARM_UP_ROUND, Bench, Broker, Deployment, Metric, Row
 from bench.results import RowResult
 from bench.runner import COLD_WARM_UPS, Plan, Runner, select
 
@@ -16,6 +17,9 @@ class FakeBroker:
 
     def __init__(self) -> None:
         self.running = True
+
+    def address(self, protocol: str) -> str:
+        return self.bootstrap
 
     def is_running(self) -> bool:
         return self.running
@@ -37,11 +41,15 @@ class FakeSystem:
     def __init__(self, name: str) -> None:
         self.name = name
         self.brokers: list[FakeBroker] = []
+        self.started: list[tuple[dict[str, str], tuple[str, ...]]] = []
 
     def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         pass
 
-    def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> Broker:
+    def spawn(
+        self, directory: Path, settings: Mapping[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> Broker:
+        self.started.append((dict(settings or {}), tuple(protocols)))
         self.brokers.append(FakeBroker())
         return self.brokers[-1]
 
@@ -120,6 +128,37 @@ def test_clients_take_turns_on_the_first_systems_broker(
     result = run(make_row(recorder, contestants=("ours", "theirs")), systems, tmp_path, rounds=2)
     assert [name for name, number in recorder.turns if number >= 0] == ["ours", "theirs", "theirs", "ours"]
     assert result.values == {METRIC.name: {"ours": [1.0, 2.0], "theirs": [1.0, 2.0]}}
+
+
+def test_brokers_run_only_for_the_rows_of_their_deployment(systems: list[FakeSystem], tmp_path: Path) -> None:
+    prepared: list[Broker] = []
+    secure = Deployment(
+        name="secure", protocols=("SSL",), settings=lambda files: {"store": files.name}, prepare=prepared.append
+    )
+    used: list[tuple[str, list[str], list[bool]]] = []
+
+    def note(name: str, bench: Bench) -> Mapping[str, float]:
+        running = [broker.running for system in systems for broker in system.brokers]
+        used.append((name, list(bench.shared_brokers), running))
+        return {METRIC.name: 1.0}
+
+    def new_row(name: str, *deployments: Deployment) -> Row:
+        run = partial(note, name)
+        return Row(name=name, title=name, family="Produce", metrics=(METRIC,), run=run, deployments=deployments)
+
+    rows = [new_row("secure", secure), new_row("plain", PLAIN), new_row("both", PLAIN, secure)]
+    plan = Plan(rows=rows, systems=systems[:1], rounds=1, scale=1.0, warm_up=False, directory=tmp_path, commit="a")
+    assert not any(result.errors for result in Runner(plan, Console(quiet=True)).run())
+    assert used == [
+        ("plain", ["plain"], [True]),
+        ("secure", ["secure"], [False, True]),
+        ("both", ["plain", "secure"], [False, True, True]),
+    ]
+    plain: tuple[dict[str, str], tuple[str, ...]] = ({}, ())
+    secured = ({"store": "files"}, ("SSL",))
+    assert systems[0].started == [plain, secured, plain]
+    assert prepared == [systems[0].brokers[1]]
+    assert not any(broker.running for broker in systems[0].brokers)
 
 
 def test_a_failure_is_recorded_and_the_other_system_continues(

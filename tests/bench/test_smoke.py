@@ -18,6 +18,7 @@ PARTS = (
     "transactions/latency/100B/1p",
     "requests/produce/16c,requests/api-versions,requests/metadata,floor/tcp,floor/file,floor/echo/16c,startup/empty",
     "startup/2000p,memory,connections",
+    "security",
     "recovery,compaction/1KB",
     "clients/produce/100B,clients/consume/1KB,columns/decode/100B/lz4,columns/encode/1KB/none",
     "registry,spark/decode-avro",

@@ -1,6 +1,7 @@
 """The two listeners of an Apache Kafka node as oracles: the APIs that each serves, and how it treats envelopes."""
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -57,7 +58,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     directory = tmp_path_factory.mktemp("kafka")
     process = ApacheKafka(JARS).start(directory)
     try:
-        _, controller_port = (directory / "ports").read_text().split()
+        controller_port = json.loads((directory / "ports").read_text())["CONTROLLER"]
         yield Kafka(process.bootstrap, f"127.0.0.1:{controller_port}")
     finally:
         process.stop()
