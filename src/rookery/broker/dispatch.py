@@ -51,6 +51,7 @@ from rookery.broker.context import (
 from rookery.broker.handlers import k00_produce, k18_api_versions
 from rookery.broker.large_requests import in_worker
 from rookery.broker.request_pieces import Split, exceeds, join, pieces
+from rookery.broker.throttling import Usage
 from rookery.net.connection import ConnectionInfo, HandlerResult, Held
 from rookery.net.send import Reply
 from rookery.protocol.api import SERVED, SERVED_BY_CONTROLLERS, ApiKey, VersionRange, is_flexible
@@ -343,7 +344,11 @@ def _encode(route: _Route, context: ClusterContext, response: Struct) -> Reply:
     if route.find_errors is not None:
         _count_errors(context, route.find_errors(response))
     if route.has_throttle_time:
-        response = _charge(context, response)
+        if context.usage is None:
+            # Set in a cached response, too: the value is the same every time, so its cached bytes stay valid.
+            response.__dict__["throttle_time_ms"] = 0
+        else:
+            response = _charge(context.usage, response)
     return context.reply([encode_response(context.api_key, context.api_version, response)])
 
 
@@ -352,14 +357,12 @@ def _count_errors(context: ClusterContext, codes: Iterable[int]) -> None:
         context.services.requests.add_error(context.api_key, code)
 
 
-def _charge(context: ClusterContext, response: Struct) -> Struct:
+def _charge(usage: Usage, response: Struct) -> Struct:
     """Charge a request to its client's quotas; return its response with the throttle time."""
-    usage = context.usage
-    throttle_ms = 0 if usage is None else usage.charge()
+    throttle_ms = usage.charge()
     if throttle_ms and isinstance(response, FrozenMessage):
         # Other clients get the cached response, too. They are not throttled.
         response = Message(**vars(response))
-    # Set to 0 in a cached response, too: the value is the same every time, so its cached bytes stay valid.
     response.__dict__["throttle_time_ms"] = throttle_ms
     return response
 
@@ -382,7 +385,10 @@ async def _encode_later(route: _Route, context: ClusterContext, response: Awaita
 
 async def _encode_in_worker(route: _Route, context: ClusterContext, response: Struct) -> Reply:
     if route.has_throttle_time:
-        response = _charge(context, response)
+        if context.usage is None:
+            response.__dict__["throttle_time_ms"] = 0
+        else:
+            response = _charge(context.usage, response)
     find_errors = route.find_errors
     body, codes = await in_worker(
         lambda: (

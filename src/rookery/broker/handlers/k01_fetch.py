@@ -42,6 +42,7 @@ from rookery.broker.context import ClusterContext, RequestContext
 from rookery.broker.delayed_response import delay_response
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
 from rookery.broker.large_requests import in_worker
+from rookery.broker.throttling import Usage
 from rookery.net.connection import HandlerResult, Held
 from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
@@ -167,21 +168,34 @@ def _follower_key(node_id: NodeId) -> TopicPartition:
     return TopicPartition("", node_id)
 
 
+class _Limits:
+    """What limits a request: the quotas of a consumer's client, or the throttle of the replicas that a follower copies.
+
+    A follower has no `usage`: if clients' quotas delayed it, producers would wait for it. `charged` are the bytes
+    of the response that were charged before it is encoded, None if it is empty.
+    """
+
+    __slots__ = ("charged", "throttle", "usage")
+
+    def __init__(self, usage: Usage | None = None, throttle: ReplicationThrottle | None = None) -> None:
+        self.usage = usage
+        self.throttle = throttle
+        self.charged: int | None = None
+
+
 class Fetch:
     """The reads of one request: one when it arrives, and another one after it has waited."""
 
     __slots__ = (
-        "_charged",
         "_context",
         "_is_repeated",
+        "_limits",
         "_max_bytes",
         "_must_answer",
         "_needs_leader",
         "_request",
         "_results",
         "_session",
-        "_throttle",
-        "_usage",
         "_wanted",
         "sizes",
     )
@@ -192,15 +206,15 @@ class Fetch:
         self._session = session
         self._results: list[tuple[SessionPartition, Fetched]] = []
         self._max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
-        # None also for a follower: if clients' quotas delayed it, producers would wait for it.
-        self._usage = context.usage if request.replica_id < 0 else None
-        # That of replication, None for a consumer.
-        throttle = context.services.replicas.throttles.leader
-        self._throttle = throttle if throttle.is_active and request.replica_id >= 0 else None
-        # The bytes of the response that were charged before it is encoded; None if it is empty.
-        self._charged: int | None = None
-        if self._usage is not None:
-            self._max_bytes = self._usage.fetch_bytes_max(self._max_bytes)
+        # None if nothing limits the request, the usual case.
+        self._limits: _Limits | None = None
+        if request.replica_id >= 0:
+            throttle = context.services.replicas.throttles.leader
+            if throttle.is_active:
+                self._limits = _Limits(throttle=throttle)
+        elif context.usage is not None:
+            self._limits = _Limits(usage=context.usage)
+            self._max_bytes = context.usage.fetch_bytes_max(self._max_bytes)
         # Whether a partition has failed, its reader must truncate, or a follower does not know the high watermark: the
         # response is not delayed then.
         self._must_answer = False
@@ -253,9 +267,11 @@ class Fetch:
             await self._read_in_slices()
         # The session looks at all partitions, in one turn: another request of the session must not come in between.
         await self._context.services.slices.pause()
-        throttle_ms, is_sent = self._charge()
-        if not is_sent:
-            return self._answer_empty(throttle_ms)
+        throttle_ms = 0
+        if self._limits is not None:
+            throttle_ms, is_sent = self._charge(self._limits)
+            if not is_sent:
+                return self._answer_empty(throttle_ms)
         error_code, session_id, results = self._close()
         topics, leaders = await self._group_in_slices(results)
         encode = partial(
@@ -268,7 +284,10 @@ class Fetch:
             node_endpoints=self._endpoints(leaders) if leaders else (),
         )
         is_short = len(results) <= FETCH_PARTITIONS_PER_SLICE
-        return self._reply(encode() if is_short else await in_worker(encode))
+        body = encode() if is_short else await in_worker(encode)
+        if self._limits is not None:
+            self._charge_rest(self._limits, body)
+        return self._context.reply(body)
 
     @property
     def can_answer(self) -> bool:
@@ -359,7 +378,7 @@ class Fetch:
         return self._read_replica(replica, partition.wanted, max_bytes, at_least_one)
 
     def _read_replica(self, replica: Replica, wanted: Wanted, max_bytes: int, at_least_one: bool) -> Fetched:
-        if self._throttle is not None and self._is_throttled(replica):
+        if self._limits is not None and self._is_throttled(replica, self._limits.throttle):
             # The read still notes the follower's position, and returns the high watermark.
             max_bytes, at_least_one = 0, False
         return replica.read(
@@ -376,13 +395,14 @@ class Fetch:
             is_repeated=self._is_repeated,
         )
 
-    def _is_throttled(self, replica: Replica) -> bool:
+    def _is_throttled(self, replica: Replica, throttle: ReplicationThrottle | None) -> bool:
         """Return whether a follower has to wait for records; never one that is in sync, which would leave the ISR."""
-        assert self._throttle is not None
-        state = replica.state
-        if self._request.replica_id in state.isr or not self._throttle.applies_to(state.topic_partition):
+        if throttle is None:
             return False
-        return self._throttle.is_exceeded(self._context.services.clock.monotonic())
+        state = replica.state
+        if self._request.replica_id in state.isr or not throttle.applies_to(state.topic_partition):
+            return False
+        return throttle.is_exceeded(self._context.services.clock.monotonic())
 
     def _record_throttled(self, throttle: ReplicationThrottle) -> None:
         """Count the bytes of throttled replicas, in sync or not, that a follower gets."""
@@ -405,32 +425,41 @@ class Fetch:
             self._must_answer = True
 
     def answer(self) -> Reply:
-        throttle_ms, is_sent = self._charge()
-        if not is_sent:
-            return self._answer_empty(throttle_ms)
+        throttle_ms, limits = 0, self._limits
+        if limits is not None:
+            throttle_ms, is_sent = self._charge(limits)
+            if not is_sent:
+                return self._answer_empty(throttle_ms)
         error_code, session_id, results = self._close()
         topics, leaders = self._group(results)
-        endpoints = self._endpoints(leaders) if leaders else ()
-        return self._reply(
-            encode_fetch_response(
-                self._context.api_version,
-                topics,
-                throttle_time_ms=throttle_ms,
-                error_code=error_code,
-                session_id=session_id,
-                node_endpoints=endpoints,
-            )
+        body = encode_fetch_response(
+            self._context.api_version,
+            topics,
+            throttle_time_ms=throttle_ms,
+            error_code=error_code,
+            session_id=session_id,
+            node_endpoints=self._endpoints(leaders) if leaders else (),
         )
+        if limits is not None:
+            self._charge_rest(limits, body)
+        return self._context.reply(body)
 
-    def _charge(self) -> tuple[int, bool]:
-        """Charge the client's quota; returns the throttle time, and whether the partitions may be sent."""
-        if self._usage is None:
+    def _charge(self, limits: _Limits) -> tuple[int, bool]:
+        """Charge the records to what limits the reader; returns the throttle time, and whether they may be sent."""
+        if limits.throttle is not None:
+            self._record_throttled(limits.throttle)
+        if limits.usage is None:
             return 0, True
         size = sum(fetched.size_bytes for _, fetched in self._results)
-        throttle_ms, is_sent = self._usage.charge_fetch(size)
+        throttle_ms, is_sent = limits.usage.charge_fetch(size)
         if is_sent:
-            self._charged = size
+            limits.charged = size
         return throttle_ms, is_sent
+
+    def _charge_rest(self, limits: _Limits, body: Sequence[Buffer | FileSlice]) -> None:
+        """Charge the bytes of the encoded response that are not records."""
+        if limits.usage is not None and limits.charged is not None:
+            limits.usage.note_fetch(parts_size(body) - limits.charged)
 
     def _answer_empty(self, throttle_ms: int) -> Reply:
         """Respond without partitions. The session's next response has them."""
@@ -438,17 +467,10 @@ class Fetch:
         body = encode_fetch_response(
             self._context.api_version, (), throttle_time_ms=throttle_ms, error_code=error_code, session_id=session_id
         )
-        return self._reply(body)
-
-    def _reply(self, body: list[Buffer | FileSlice]) -> Reply:
-        if self._usage is not None and self._charged is not None:
-            self._usage.note_fetch(parts_size(body) - self._charged)
         return self._context.reply(body)
 
     def _close(self) -> tuple[ErrorCode, int, Sequence[tuple[SessionPartition, Fetched]]]:
         """Close the request in its session; returns its error, the session, and the results of the response."""
-        if self._throttle is not None:
-            self._record_throttled(self._throttle)
         services = self._context.services
         return services.fetch_sessions.close(self._session, self._results, now_ms=services.clock.now_ms())
 
