@@ -90,7 +90,14 @@ class _Route:
     )
 
     def __init__(
-        self, api: Api, version: int, listener_type: ListenerType, *, is_guarded: bool, is_audited: bool
+        self,
+        api: Api,
+        version: int,
+        listener_type: ListenerType,
+        *,
+        is_guarded: bool,
+        is_audited: bool,
+        is_measured: bool = False,
     ) -> None:
         on_broker = listener_type is ListenerType.BROKER
         handle_frame = api.handle_frame_guarded if is_guarded else api.handle_frame
@@ -101,7 +108,7 @@ class _Route:
         if is_audited and api.describe_changes is not None:
             # Around the guard: a refused change is in the audit log, too.
             self.handle = audited(api.describe_changes, self.handle)
-        self.find_errors: ErrorFinder | None = error_finder(api.key, version)
+        self.find_errors: ErrorFinder | None = error_finder(api.key, version) if is_measured else None
         self.split: Split | None = api.split_of(version)
         self.items_max: int = WHOLE_REQUEST_ITEMS_MAX if self.split is None else REQUEST_ITEMS_MAX
         self.has_throttle_time: bool = api.has_throttle_time
@@ -120,11 +127,13 @@ def _reject_message(context: RequestContext, _: object) -> Struct:
 
 @cache
 def routes(
-    listener_type: ListenerType, *, is_guarded: bool, is_audited: bool = False
+    listener_type: ListenerType, *, is_guarded: bool, is_audited: bool = False, is_measured: bool = False
 ) -> Mapping[tuple[int, int], _Route]:
     """Return the routes of a type of listener. Without an authorizer, requests do not even look for a guard."""
     return {
-        (int(api.key), version): _Route(api, version, listener_type, is_guarded=is_guarded, is_audited=is_audited)
+        (int(api.key), version): _Route(
+            api, version, listener_type, is_guarded=is_guarded, is_audited=is_audited, is_measured=is_measured
+        )
         for api in APIS.values()
         if listener_type in api.listeners
         for version in api.versions
@@ -147,7 +156,10 @@ class Dispatcher:
         self._services: Any = services
         is_guarded = services.access is not None
         self._routes: Mapping[tuple[int, int], _Route] = routes(
-            listener_type, is_guarded=is_guarded, is_audited=services.changes is not None
+            listener_type,
+            is_guarded=is_guarded,
+            is_audited=services.changes is not None,
+            is_measured=services.requests.is_measured,
         )
         self._served: Mapping[ApiKey, VersionRange] = SERVED
         self._forwarding: Forwarding | None = None

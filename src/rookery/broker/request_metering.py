@@ -9,8 +9,6 @@ from functools import partial
 from typing import Final
 
 from rookery.base.clock import Clock
-from rookery.base.config import BrokerLayers
-from rookery.base.config_metrics import METRICS_LISTENERS
 from rookery.broker.api_table import APIS
 from rookery.net.connection import ConnectionInfo, Handler, HandlerResult
 from rookery.protocol.api import ApiKey
@@ -81,9 +79,9 @@ def _record_throttle(measured: ApiStats, connection: ConnectionInfo) -> None:
     connection.throttled_s = 0.0
 
 
-def metered(handle: Handler, stats: RequestStats, layers: BrokerLayers, clock: Clock) -> Handler:
+def metered(handle: Handler, stats: RequestStats, clock: Clock) -> Handler:
     """Return a handler that measures requests, or `handle` itself if no metrics are served."""
-    return RequestMetering(handle, stats, clock.monotonic).handle if layers.items(METRICS_LISTENERS) else handle
+    return RequestMetering(handle, stats, clock.monotonic).handle if stats.is_measured else handle
 
 
 def metric_name(api_key: int) -> str:

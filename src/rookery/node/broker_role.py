@@ -142,7 +142,7 @@ class BrokerRole:
         handle: Handler = Dispatcher(services).handle
         if (intercept := self._environment.intercept) is not None:
             handle = intercept(handle, services)
-        await self._listeners.bind(layers, metered(handle, services.requests, layers, self._environment.clock))
+        await self._listeners.bind(layers, metered(handle, services.requests, self._environment.clock))
         if self._settings.has_registry:
             self._registry = SchemaRegistry(self._settings, self._store_address(), new_loop=self._environment.new_loop)
             self._registry.bind()

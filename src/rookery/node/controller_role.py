@@ -89,7 +89,7 @@ class ControllerRole:
         )
         # What this node sends to itself is not measured: it comes on no listener.
         self.handle: Handler = Dispatcher(services, ListenerType.CONTROLLER).handle
-        self._handle_measured = metered(self.handle, requests, settings.layers, environment.clock)
+        self._handle_measured = metered(self.handle, requests, environment.clock)
 
     @property
     def address(self) -> str:

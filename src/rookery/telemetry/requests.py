@@ -92,9 +92,13 @@ def _merge(
 
 
 class RequestStats:
-    """The requests of a node's listeners, by API and version, created when the first one arrives."""
+    """The requests of a node's listeners, by API and version, created when the first one arrives.
 
-    def __init__(self) -> None:
+    Without `is_measured` no metrics are served, and requests are not measured.
+    """
+
+    def __init__(self, *, is_measured: bool = False) -> None:
+        self.is_measured = is_measured
         self.apis: dict[str, ApiStats] = {}
         self.versions: dict[tuple[str, int], VersionStats] = {}
         # By API key and error code. A request may have several errors, one for each of its partitions.

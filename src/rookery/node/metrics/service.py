@@ -31,7 +31,8 @@ class MetricsService:
         self._settings = settings
         self._clock = environment.clock
         self._logins = logins
-        self.requests = RequestStats()
+        self._urls = settings.layers.items(METRICS_LISTENERS) or ()
+        self.requests = RequestStats(is_measured=bool(self._urls))
         self._loop_time = LoopTime(environment.clock)
         self._samples = 0
         self._broker: BrokerRole | None = None
@@ -43,8 +44,7 @@ class MetricsService:
         self, quorum: QuorumDriver, metadata: MetadataPublisher, controller: ControllerRole, slices: Slices
     ) -> None:
         """Serve, before the broker does: a load balancer sees that the node is not ready yet."""
-        urls = self._settings.layers.items(METRICS_LISTENERS) or ()
-        if not urls:
+        if not self._urls:
             return
         metrics = self._metrics = NodeMetrics(
             self._settings.layers,
@@ -61,7 +61,7 @@ class MetricsService:
         metadata.add(ImageListener("metrics", metrics.unclean_elections.apply))
         self._health = Health(quorum, self._clock, is_serving=self._is_serving)
         metrics.collections.begin()
-        for url in urls:
+        for url in self._urls:
             listener = MetricsListener(url, metrics, self._health)
             self._listeners.append(listener)
             await listener.start()
