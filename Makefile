@@ -20,7 +20,7 @@ WORKERS ?= 4
 # Further pytest arguments, for example: make test PYTEST_ARGS="-k fetch"
 PYTEST_ARGS ?=
 # What `make test` leaves to other targets, and pytest's exit code if arguments select no test of a kind.
-QUICK := not java and not kcat and not long and not soak
+QUICK := not java and not kcat and not kerberos and not long and not soak
 NONE_SELECTED := 5
 # `make fresh`: which Debian, which users (root, user), which targets; empty is all that scripts/fresh.sh tells of
 SUITE ?=

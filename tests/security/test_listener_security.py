@@ -8,9 +8,11 @@ from rookery.base.codes import SecurityProtocol
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ConfigError
 from rookery.security.listener_security import ClientCertificates, read_listener, read_peers
+from rookery.security.settings import KerberosLogin
 
 KEY = {"ssl.keystore.location": "key.jks"}
 USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="a" user_bob="b";'
+KEYTAB = 'a.Krb5LoginModule required useKeyTab=true keyTab="/k" principal="kafka/host";'
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
@@ -59,7 +61,27 @@ def test_a_listener_with_sasl_asks_for_certificates_only_by_its_own_key(
     ("protocol", "static", "expected"),
     [
         (SecurityProtocol.SSL, {}, "listener X uses SSL, but has no key: set listener.name.x.ssl.keystore.location"),
-        (SecurityProtocol.SASL_PLAINTEXT, {}, "sasl.enabled.mechanisms has GSSAPI, which is not supported: set it to"),
+        (
+            SecurityProtocol.SASL_PLAINTEXT,
+            {"sasl.enabled.mechanisms": "NTLM"},
+            "sasl.enabled.mechanisms has NTLM, which is not supported: set it to",
+        ),
+        (
+            SecurityProtocol.SASL_PLAINTEXT,
+            {},
+            "listener X offers GSSAPI, the default of sasl.enabled.mechanisms, without a keytab: set "
+            "listener.name.x.gssapi.sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required useKeyTab=",
+        ),
+        (
+            SecurityProtocol.SASL_PLAINTEXT,
+            {"sasl.jaas.config": 'a required useKeyTab=true keyTab="k";'},
+            "listener X offers GSSAPI, the default of sasl.enabled.mechanisms, without a keytab",
+        ),
+        (
+            SecurityProtocol.SASL_PLAINTEXT,
+            {"sasl.jaas.config": KEYTAB, "sasl.kerberos.principal.to.local.rules": "DEFAULT,RULE:[1:$2]"},
+            "listener X: sasl.kerberos.principal.to.local.rules: $2 in 'RULE:[1:$2]' is neither",
+        ),
         (SecurityProtocol.SASL_PLAINTEXT, {"sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms is empty: set it"),
         (
             SecurityProtocol.SASL_PLAINTEXT,
@@ -87,6 +109,28 @@ def test_mistakes_name_the_key(protocol: SecurityProtocol, static: dict[str, str
     with pytest.raises(ConfigError, match=re.escape(expected)) as error:
         read_listener(BrokerLayers(static=static), "X", protocol)
     assert "\n" not in str(error.value)
+
+
+def test_kerberos() -> None:
+    static = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.x.gssapi.sasl.jaas.config": KEYTAB,
+        "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+        "listener.name.x.sasl.kerberos.principal.to.local.rules": "RULE:[1:x$1], DEFAULT",
+    }
+    sasl = read_listener(BrokerLayers(static=static), "X", SecurityProtocol.SASL_PLAINTEXT).sasl
+    assert sasl is not None
+    service = sasl.mechanisms["GSSAPI"].kerberos
+    assert service is not None
+    assert (service.principal, service.keytab) == ("kafka/host", "/k")
+    assert service.rules.local_name("alice@REALM", "REALM") == "xalice"
+
+
+def test_nodes_log_in_with_their_keytab() -> None:
+    static = {"sasl.jaas.config": KEYTAB, "sasl.kerberos.service.name": "kafka"}
+    sasl = read_peers(BrokerLayers(static=static), "X", SecurityProtocol.SASL_PLAINTEXT, MECHANISM).sasl
+    assert sasl is not None
+    assert sasl.kerberos == KerberosLogin(service_name="kafka", principal="kafka/host", keytab="/k", ticket_cache=None)
 
 
 def test_connections_to_other_nodes_have_the_keys_of_their_listener() -> None:
@@ -147,7 +191,12 @@ def test_connections_with_unsigned_tokens() -> None:
             },
             "the option ssl.cipher.suites is not supported",
         ),
-        ({}, "sasl.mechanism.inter.broker.protocol is GSSAPI, which is not supported: set it to one of PLAIN"),
+        ({}, "this node has no credentials for GSSAPI (sasl.mechanism.inter.broker.protocol): set listener.name.x.gss"),
+        ({"sasl.jaas.config": KEYTAB}, "sasl.kerberos.service.name is required with GSSAPI"),
+        (
+            {"sasl.jaas.config": 'a required principal="x";', "sasl.kerberos.service.name": "kafka"},
+            "listener X, sasl.mechanism.inter.broker.protocol: sasl.jaas.config has neither useKeyTab=true nor",
+        ),
         (
             {MECHANISM: "PLAIN"},
             "this node has no credentials for PLAIN (sasl.mechanism.inter.broker.protocol): set "

@@ -13,7 +13,13 @@ from rookery.protocol.framing import RequestHeader, encode_request_frame, parse_
 from rookery.protocol.message import Struct
 from rookery.protocol.messages import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from rookery.protocol.principal import Principal
-from rookery.security.sasl_server.exchange import Identity, InvalidCredentialsError, LoginError, Mechanism
+from rookery.security.sasl_server.exchange import (
+    Identity,
+    InvalidCredentialsError,
+    LoginError,
+    Mechanism,
+    TransientLoginError,
+)
 from rookery.security.sasl_server.plain import PlainMechanism
 from rookery.security.sasl_server.session import PASS_ON, Action, Answer, End, Evaluate, LoginSession
 from tests.security.test_sasl_server import scram
@@ -107,6 +113,31 @@ def test_a_failed_login_with_bare_tokens_has_no_reply() -> None:
     step(login, handshake(version=0))
     action = step(login, memoryview(b"\0alice\0wrong"))
     assert action == End(b"", "Authentication failed: Invalid username or password")
+
+
+def test_a_mechanism_that_ends_with_a_message_of_the_client() -> None:
+    """A client with bare tokens reads nothing more; SaslAuthenticate is always answered."""
+    silent = Identity(principal=ALICE.principal, response=None)
+    login = session()
+    step(login, handshake(version=0))
+    login.receive(memoryview(LOGIN), 0)
+    assert login.evaluated(silent, 0) == Answer(b"")
+    assert login.is_logged_in
+    login = session()
+    step(login, handshake())
+    login.receive(authenticate(), 0)
+    found = response(ApiKey.SASL_AUTHENTICATE, 2, reply_of(login.evaluated(silent, 0)))
+    assert (found.error_code, found.auth_bytes) == (ErrorCode.NONE, b"")
+
+
+def test_an_error_that_passes_is_not_answered() -> None:
+    """The client then connects again. An error would stop it for good."""
+    login = session()
+    step(login, handshake())
+    login.receive(authenticate(), 0)
+    assert login.rejected(TransientLoginError("the clocks differ")) == End(b"", "the clocks differ")
+    with pytest.raises(ProtocolError):
+        login.receive(handshake(), 0)
 
 
 def test_a_wrong_password() -> None:

@@ -65,6 +65,7 @@ def log_in(mechanism: Mechanism, client: sasl.Exchange) -> Identity:
             response = exchange.send(message)
         except StopIteration as end:
             identity: Identity = end.value
+            assert identity.response is not None
             with pytest.raises(StopIteration):
                 client.send(identity.response)
             return identity

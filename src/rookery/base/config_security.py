@@ -87,14 +87,10 @@ SECURITY_ROWS: tuple[ConfigKey, ...] = (
         "Least time between Kerberos logins.",
         update=_PER_BROKER,
     ),
-    _row(
-        "sasl.kerberos.principal.to.local.rules",
-        _LIST,
-        ("DEFAULT",),
-        "How Kerberos principals become short names.",
-        update=_PER_BROKER,
+    _effective_row(
+        "sasl.kerberos.principal.to.local.rules", _LIST, ("DEFAULT",), "How Kerberos principals become short names."
     ),
-    _row("sasl.kerberos.service.name", _STRING, None, "Kerberos name of the service.", update=_PER_BROKER),
+    _effective_row("sasl.kerberos.service.name", _STRING, None, "Kerberos name of the service."),
     _row(
         "sasl.kerberos.ticket.renew.jitter",
         _DOUBLE,

@@ -24,6 +24,7 @@ from rookery.security.sasl import (
     PLAIN,
     Exchange,
     SaslError,
+    gssapi,
     logs_in_with_token,
     oauth_bearer,
     oauth_extensions,
@@ -58,6 +59,8 @@ class Authenticator:
         self._clock = clock or SystemClock()
         self._extensions = oauth_extensions(settings.login.options)
         self._tokens = None if settings.tokens is None else TokenSource(settings.tokens, clock=self._clock)
+        # One step of Kerberos at a time: with an unreachable KDC, each occupies a thread for many seconds.
+        self._kerberos_turn = asyncio.Lock()
         if self._tokens is None:
             self._check_settings()
 
@@ -66,7 +69,7 @@ class Authenticator:
 
         Raises AuthenticationError, or another ApiError if the connection failed.
         """
-        lifetime_ms = await self._authenticate(connection, await self._begin())
+        lifetime_ms = await self._authenticate(connection, await self._begin(connection))
         if lifetime_ms > 0:
             fraction = _RENEWAL_FRACTION + _RENEWAL_JITTER * self._randomness.random()
             due_s = asyncio.get_running_loop().time() + fraction * lifetime_ms / 1000
@@ -78,12 +81,22 @@ class Authenticator:
 
     def _check_settings(self) -> None:
         """Fail when the client is constructed, if the settings would make every login fail."""
+        if self._settings.kerberos is not None:
+            from rookery.security.system_gss import check_library
+
+            check_library("sasl.mechanism")
+            return
         try:
             next(self._begin_from_settings())
         except UnicodeError:
             raise ConfigError("sasl.jaas.config has characters that are not valid Unicode") from None
 
-    async def _begin(self) -> Exchange:
+    async def _begin(self, connection: Channel) -> Exchange:
+        if self._settings.kerberos is not None:
+            # Imported here, because only GSSAPI needs the module and its library.
+            from rookery.security.system_gss import initiate
+
+            return gssapi(initiate(self._settings.kerberos, connection.address.host))
         if self._tokens is None:
             return self._begin_from_settings()
         try:
@@ -104,19 +117,29 @@ class Authenticator:
     async def _authenticate(self, connection: Channel, exchange: Exchange) -> int:
         """Return the session's lifetime in milliseconds; zero means as long as the connection."""
         await self._handshake(connection)
-        auth_bytes = next(exchange)
-        while True:
+        received: bytes | None = None
+        lifetime_ms = 0
+        while (auth_bytes := await self._step(connection, exchange, received)) is not None:
             response = await self._request(
                 connection, ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=auth_bytes)
             )
             if response.error_code != ErrorCode.NONE:
                 raise self._login_error(connection, response.error_message, ErrorCode(response.error_code))
-            try:
-                auth_bytes = exchange.send(response.auth_bytes)
-            except StopIteration:
-                return response.get("session_lifetime_ms", 0)
-            except SaslError as error:
-                raise self._login_error(connection, str(error)) from None
+            received, lifetime_ms = response.auth_bytes, response.get("session_lifetime_ms", 0)
+        return lifetime_ms
+
+    async def _step(self, connection: Channel, exchange: Exchange, received: bytes | None) -> bytes | None:
+        """Send the broker's message, None before the first one, into the exchange.
+
+        Returns the client's next message; None if the exchange is complete.
+        """
+        try:
+            if self._settings.kerberos is None:
+                return _advance(exchange, received)
+            async with self._kerberos_turn:
+                return await asyncio.get_running_loop().run_in_executor(None, _advance, exchange, received)
+        except SaslError as error:
+            raise self._login_error(connection, str(error)) from None
 
     async def _handshake(self, connection: Channel) -> None:
         mechanism = self._settings.mechanism
@@ -148,4 +171,13 @@ class Authenticator:
         code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED,
     ) -> AuthenticationError:
         keys = "security.protocol, sasl.mechanism and sasl.jaas.config"
+        if self._settings.kerberos is not None:
+            keys = "security.protocol, sasl.mechanism, sasl.kerberos.service.name and sasl.jaas.config"
         return AuthenticationError(code, f"cannot log in at {connection.address}: {reason or code.name}; check {keys}")
+
+
+def _advance(exchange: Exchange, received: bytes | None) -> bytes | None:
+    try:
+        return next(exchange) if received is None else exchange.send(received)
+    except StopIteration:
+        return None

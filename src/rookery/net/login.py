@@ -103,7 +103,7 @@ class Login:
             return Held(self._end(action))
         assert isinstance(action, Answer)
         self._finish()
-        return [action.reply]
+        return [action.reply] if action.reply else None
 
     async def _evaluate_in_thread(self, message: bytes) -> Reply | None:
         loop = asyncio.get_running_loop()
@@ -113,7 +113,7 @@ class Login:
             return await self._end(action)
         assert isinstance(action, Answer)
         self._finish()
-        return [action.reply]
+        return [action.reply] if action.reply else None
 
     def _step(self, message: bytes) -> bytes | Identity | LoginError:
         """Send a message of the client into the exchange; return what it results in."""

@@ -4,6 +4,7 @@
 changes, and when AlterConfigs changes a key such as `listener.name.NAME.ssl.keystore.location`.
 """
 
+import asyncio
 import base64
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from rookery.base.config import BrokerLayers
-from rookery.base.errors import ConfigError
+from rookery.base.errors import ConfigError, StartupError
 from rookery.metadata.image import ClusterImage
 from rookery.net.guard import Guard, TlsRules
 from rookery.net.login import LoggedLogins, LoginObserver, LoginRules
@@ -22,7 +23,11 @@ from rookery.node.environment import Environment
 from rookery.node.image_credentials import ImageCredentials
 from rookery.node.settings import Settings
 from rookery.node.tls_contexts import RenewedContext, TlsContexts
+from rookery.security.gss import GssError
 from rookery.security.listener_security import (
+    JAAS_KEY,
+    MECHANISMS_KEY,
+    KerberosService,
     ListenerSecurity,
     ServerMechanism,
     ServerSasl,
@@ -31,6 +36,7 @@ from rookery.security.listener_security import (
 )
 from rookery.security.sasl import PLAIN
 from rookery.security.sasl_server.exchange import Mechanism
+from rookery.security.sasl_server.gssapi import GssapiMechanism
 from rookery.security.sasl_server.oauth_bearer import OAuthBearerMechanism
 from rookery.security.sasl_server.plain import PlainMechanism, plain_users
 from rookery.security.sasl_server.scram import ScramServer
@@ -40,6 +46,7 @@ from rookery.security.token_validation import BearerToken
 
 if TYPE_CHECKING:
     from rookery.node.verification_keys import KeySource
+    from rookery.security.system_gss import Acceptor
 
 logger = structlog.get_logger(__name__)
 
@@ -78,12 +85,15 @@ class Protection:
         }
         self._stores = {name: security.tls for name, security in settings.security.items()}
         self._key_sources = dict(self._make_key_sources())
+        self._acceptors = dict(self._make_acceptors())
         self.peers = self._opener("connections to brokers", settings.peer_security)
         self.controllers = self._opener("connections to controllers", settings.controller_security)
 
     async def open(self) -> None:
-        """Read the key stores. Raises StartupError."""
+        """Read the key stores and keytabs. Raises StartupError."""
         await self._contexts.load()
+        for acceptor in self._acceptors.values():
+            await self._check_keytab(acceptor)
         for source in self._key_sources.values():
             await source.open()
 
@@ -126,6 +136,25 @@ class Protection:
                 check_library()
                 _warn_of_open_rules(security.name, tokens)
                 yield tokens, KeySource(tokens, self._environment.clock, self._environment.executor)
+
+    def _make_acceptors(self) -> "Iterator[tuple[KerberosService, Acceptor]]":
+        for security in self._settings.security.values():
+            for mechanism in () if security.sasl is None else security.sasl.mechanisms.values():
+                if mechanism.kerberos is None:
+                    continue
+                # Imported here, because only GSSAPI needs the module and its library.
+                from rookery.security.system_gss import Acceptor, check_library
+
+                check_library(MECHANISMS_KEY)
+                yield mechanism.kerberos, Acceptor(mechanism.kerberos.principal, mechanism.kerberos.keytab)
+
+    async def _check_keytab(self, acceptor: "Acceptor") -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, acceptor.check)
+        except GssError as error:
+            raise StartupError(
+                f"{JAAS_KEY}: the keytab {acceptor.keytab} cannot be used for {acceptor.principal}: {error}"
+            ) from None
 
     def _listener_context(self, security: ListenerSecurity) -> RenewedContext:
         # Imported here, because a node without TLS needs neither the module nor its libraries.
@@ -178,10 +207,23 @@ class Protection:
             return PlainMechanism(plain_users(mechanism.login.options))
         if mechanism.tokens is not None:
             return OAuthBearerMechanism(self._token_check(mechanism.tokens))
+        if mechanism.kerberos is not None:
+            return self._gssapi(mechanism.kerberos, has_limit=mechanism.max_reauth_ms > 0)
         scram = ScramMechanism.of_name(mechanism.name)
         assert scram is not None
         return ScramServer(
             mechanism=scram, credentials=self._credentials, new_nonce=self._new_nonce, secret=self._secret
+        )
+
+    def _gssapi(self, service: KerberosService, *, has_limit: bool) -> Mechanism:
+        from rookery.security.system_gss import default_realm
+
+        return GssapiMechanism(
+            new_context=self._acceptors[service].begin,
+            rules=service.rules,
+            default_realm=default_realm(),
+            now_ms=self._environment.clock.now_ms,
+            has_limit=has_limit,
         )
 
     def _token_check(self, tokens: TokenSettings) -> Callable[[str], BearerToken]:

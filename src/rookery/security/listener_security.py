@@ -14,15 +14,18 @@ from rookery.base.config_key import ConfigValue
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.security.jaas import LoginModule, parse_jaas
+from rookery.security.kerberos_login import KEYTAB_EXAMPLE, MODULE, SERVICE_KEY, has_keytab, login_problems, read_login
+from rookery.security.kerberos_rules import KEY as LOCAL_NAMES
+from rookery.security.kerberos_rules import KerberosRules
 from rookery.security.peer_tokens import ENDPOINT_KEY, SUBJECT_OPTION, endpoint_tls, read_peer_tokens
 from rookery.security.principal_rules import PrincipalRules
-from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from rookery.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from rookery.security.sasl_server.plain import plain_users
 from rookery.security.settings import SaslSettings, SecuritySettings, TlsSettings
 from rookery.security.token_validation import TokenRules
 
-SERVER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
-PEER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+SERVER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
+PEER_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 MECHANISMS_KEY: Final = "sasl.enabled.mechanisms"
 JAAS_KEY: Final = "sasl.jaas.config"
 KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
@@ -39,6 +42,7 @@ _MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     **dict.fromkeys(SCRAM_MECHANISMS, "org.apache.kafka.common.security.scram.ScramLoginModule"),
     OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    GSSAPI: MODULE,
 }
 
 
@@ -74,16 +78,26 @@ class TokenSettings:
 
 
 @value_class(kw_only=True)
+class KerberosService:
+    """The service that clients have tickets for: its keys are in the file `keytab`."""
+
+    principal: str
+    keytab: str
+    rules: KerberosRules
+
+
+@value_class(kw_only=True)
 class ServerMechanism:
     """One mechanism of a listener. `max_reauth_ms` is the longest session, 0 without a limit.
 
-    `tokens` is for OAUTHBEARER.
+    `tokens` is for OAUTHBEARER, `kerberos` for GSSAPI.
     """
 
     name: str
     login: LoginModule | None
     max_reauth_ms: int
     tokens: TokenSettings | None = None
+    kerberos: KerberosService | None = None
 
 
 @value_class(kw_only=True)
@@ -241,7 +255,17 @@ def _server_mechanism(keys: _Keys, name: str) -> ServerMechanism:
         login=login,
         max_reauth_ms=keys.integer("connections.max.reauth.ms", name),
         tokens=_tokens(keys, login) if name == OAUTHBEARER else None,
+        kerberos=_kerberos(keys, login) if name == GSSAPI else None,
     )
+
+
+def _kerberos(keys: _Keys, login: LoginModule | None) -> KerberosService:
+    assert login is not None
+    try:
+        rules = KerberosRules.parse(keys.items(LOCAL_NAMES, GSSAPI))
+    except ConfigError as error:
+        raise ConfigError(f"listener {keys.listener}: {error}") from None
+    return KerberosService(principal=login.options["principal"], keytab=login.options["keyTab"], rules=rules)
 
 
 def _tokens(keys: _Keys, login: LoginModule | None) -> TokenSettings:
@@ -270,6 +294,13 @@ def _credential_problems(keys: _Keys, name: str, login: LoginModule | None) -> I
             f"listener {keys.listener} offers PLAIN without users: set {keys.prefixed(JAAS_KEY, name)}="
             f'{_MODULES[name]} required user_alice="secret";'
         )
+    if name == GSSAPI:
+        options = {} if login is None else login.options
+        if not (has_keytab(options) and options.get("keyTab") and options.get("principal")):
+            yield (
+                f"listener {keys.listener} offers GSSAPI, the default of {MECHANISMS_KEY}, without a keytab: set "
+                f"{keys.prefixed(JAAS_KEY, name)}={KEYTAB_EXAMPLE} or choose other mechanisms"
+            )
     if name == OAUTHBEARER:
         url, handler = keys.text(KEYS_URL, name), keys.text(_HANDLER, name)
         if handler not in (None, *_SECURED_HANDLERS, _UNSECURED_HANDLER):
@@ -295,6 +326,8 @@ def _client_sasl(keys: _Keys, mechanism_key: str) -> SaslSettings:
     login = keys.login(mechanism)
     if mechanism == OAUTHBEARER:
         return _client_tokens(keys, mechanism_key, login)
+    if mechanism == GSSAPI:
+        return _kerberos_client(keys, mechanism_key, login)
     if login is None or not {"username", "password"} <= login.options.keys():
         raise ConfigError(
             f"this node has no credentials for {mechanism} ({mechanism_key}): set "
@@ -312,3 +345,15 @@ def _client_tokens(keys: _Keys, mechanism_key: str, login: LoginModule | None) -
             'clientId="..." clientSecret="...";'
         )
     return SaslSettings(mechanism=OAUTHBEARER, login=login, tokens=tokens)
+
+
+def _kerberos_client(keys: _Keys, mechanism_key: str, login: LoginModule | None) -> SaslSettings:
+    if login is None:
+        raise ConfigError(
+            f"this node has no credentials for {GSSAPI} ({mechanism_key}): set {keys.prefixed(JAAS_KEY, GSSAPI)}="
+            f"{KEYTAB_EXAMPLE}"
+        )
+    service_name = keys.text(SERVICE_KEY, GSSAPI)
+    for problem in login_problems(login.options, service_name):
+        raise ConfigError(f"listener {keys.listener}, {mechanism_key}: {problem}")
+    return SaslSettings(mechanism=GSSAPI, login=login, kerberos=read_login(login.options, service_name))

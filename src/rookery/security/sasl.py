@@ -20,8 +20,10 @@ from typing import Any, TypeAlias
 
 from rookery.base.distribution import install_hint
 from rookery.base.errors import ConfigError, RookeryError
+from rookery.security.gss import GssContext, GssError
 
 PLAIN = "PLAIN"
+GSSAPI = "GSSAPI"
 OAUTHBEARER = "OAUTHBEARER"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -29,6 +31,8 @@ Exchange: TypeAlias = Generator[bytes, bytes, None]
 
 # RFC 7628, section 3.1.
 _SEPARATOR = b"\x01"
+# RFC 4752: the byte of the security layer "none", and the largest message, which is 0 without a layer.
+_NO_LAYER = b"\x01\x00\x00\x00"
 # The broker chooses the number, and hashing blocks the event loop: half a second for this many. Kafka allows 16,384.
 _ITERATIONS_MAX = 1_000_000
 _TOKEN_EXTENSION = ",tokenauth=true"
@@ -70,6 +74,23 @@ def oauth_bearer(token: str, extensions: Mapping[str, str] | None = None) -> Exc
     if reason:
         yield _SEPARATOR
         raise SaslError(f"the broker rejected the token and continued: {reason.decode(errors='replace')}")
+
+
+def gssapi(context: GssContext) -> Exchange:
+    """RFC 4752, without a security layer. The steps block: the context asks the KDC for a ticket.
+
+    The name to act as is left out, which means that of the ticket.
+    """
+    try:
+        response = yield context.step(b"")
+        while not context.is_complete:
+            response = yield context.step(response)
+        offered = context.unwrap(response)
+        if len(offered) != len(_NO_LAYER) or not offered[0] & _NO_LAYER[0]:
+            raise SaslError("the broker requires a security layer of GSSAPI, which Kafka does not have")
+        yield context.wrap(_NO_LAYER)
+    except GssError as error:
+        raise SaslError(str(error)) from None
 
 
 def oauth_extensions(options: Mapping[str, str]) -> dict[str, str]:

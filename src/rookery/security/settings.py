@@ -43,12 +43,27 @@ class TokenSettings:
 
 
 @value_class(kw_only=True)
+class KerberosLogin:
+    """A login with Kerberos at brokers whose principals are `service_name/HOST`.
+
+    The credentials are the keys of `principal` in the file `keytab`, or the tickets in `ticket_cache`; without both,
+    those in the ticket cache of the user that runs the process.
+    """
+
+    service_name: str
+    principal: str | None
+    keytab: str | None
+    ticket_cache: str | None
+
+
+@value_class(kw_only=True)
 class SaslSettings:
-    """`tokens` is for the mechanism OAUTHBEARER with an endpoint, `login` for all others."""
+    """`tokens` is for OAUTHBEARER with an endpoint, `kerberos` for GSSAPI, and `login` for all others."""
 
     mechanism: str
     login: LoginModule
     tokens: TokenSettings | None = None
+    kerberos: KerberosLogin | None = None
 
 
 @value_class(kw_only=True)

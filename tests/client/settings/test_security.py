@@ -7,8 +7,13 @@ import pytest
 
 from rookery.base.errors import ConfigError
 from rookery.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
-from rookery.security.settings import PLAINTEXT, SecuritySettings
+from rookery.security.settings import PLAINTEXT, KerberosLogin, SecuritySettings
 
+KERBEROS = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+}
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
 JAAS = 'a.b.PlainLoginModule required username="alice" password="hush";'
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS}
@@ -60,6 +65,44 @@ def test_a_login() -> None:
     assert found.tokens is None
 
 
+@pytest.mark.parametrize(
+    ("jaas", "expected"),
+    [
+        (None, KerberosLogin(service_name="kafka", principal=None, keytab=None, ticket_cache=None)),
+        (
+            'useTicketCache=true ticketCache="/t"',
+            KerberosLogin(service_name="kafka", principal=None, keytab=None, ticket_cache="/t"),
+        ),
+        (
+            'useKeyTab=true keyTab="/k" principal="alice@R" useTicketCache=true ticketCache="/t" serviceName="kafka"',
+            KerberosLogin(service_name="kafka", principal="alice@R", keytab="/k", ticket_cache=None),
+        ),
+    ],
+)
+def test_kerberos(jaas: str | None, expected: KerberosLogin) -> None:
+    config = {**KERBEROS} if jaas is None else {**KERBEROS, "sasl.jaas.config": f"a.Krb5LoginModule required {jaas};"}
+    found = read(config).sasl
+    assert found is not None
+    assert found.kerberos == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"sasl.kerberos.service.name": None}, "sasl.kerberos.service.name is required with GSSAPI"),
+        ({"sasl.jaas.config": "a required x=y;"}, "neither useKeyTab=true nor useTicketCache=true"),
+        ({"sasl.jaas.config": 'a required useKeyTab=true keyTab="/k";'}, "useKeyTab=true, but no principal"),
+        ({"sasl.jaas.config": "a required useKeyTab=true;"}, "useKeyTab=true, but no keyTab and no principal"),
+        (
+            {"sasl.jaas.config": 'a required useTicketCache=true serviceName="other";'},
+            "sasl.kerberos.service.name is kafka, but serviceName in sasl.jaas.config is other",
+        ),
+    ],
+)
+def test_mistakes_with_kerberos(changes: Mapping[str, object], expected: str) -> None:
+    assert expected in problem({**KERBEROS, **changes})
+
+
 def test_tls() -> None:
     found = read(
         {
@@ -107,7 +150,7 @@ def test_javas_default_token_class_is_accepted() -> None:
     ("change", "words"),
     [
         ({"security.protocol": "TLS"}, "security.protocol: must be one of: plaintext, ssl"),
-        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism must be one of: PLAIN, SCRAM-SHA-256"),
+        ({"sasl.mechanism": "NTLM"}, "sasl.mechanism must be one of: PLAIN, SCRAM-SHA-256"),
         ({"sasl.mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM is not supported"),
         ({"sasl.jaas.config": None}, "sasl.jaas.config is required: org.apache.kafka.common.security.plain.Plain"),
         ({"sasl.jaas.config": "a.b.Module required"}, "sasl.jaas.config"),
@@ -117,7 +160,6 @@ def test_javas_default_token_class_is_accepted() -> None:
             {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{JAAS[:-1]} tokenauth=true;"},
             "tokenauth needs SCRAM: set sasl.mechanism to SCRAM-SHA-256",
         ),
-        ({"sasl.kerberos.service.name": "kafka"}, "Kerberos is not supported"),
         ({"security.providers": "com.example.Mine"}, "security.providers"),
         ({"security.protocol": "SSL", "ssl.truststore.type": "BKS"}, "ssl.truststore.type must be one of: JKS"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldaps"}, "must be https, or empty"),

@@ -11,8 +11,9 @@ from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_r
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.client.settings.parser import Values, check_together, table, unsupported_row
-from rookery.security.jaas import parse_jaas
-from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS, logs_in_with_token
+from rookery.security.jaas import LoginModule, parse_jaas
+from rookery.security.kerberos_login import MODULE, SERVICE_KEY, login_problems, read_login
+from rookery.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_MECHANISMS, logs_in_with_token
 from rookery.security.settings import PLAINTEXT, SaslSettings, SecuritySettings, TlsSettings, TokenSettings
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -26,10 +27,9 @@ _SHORT = ConfigType.SHORT
 _STRING = ConfigType.STRING
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
-_KERBEROS = f"Kerberos is not supported: set sasl.mechanism to one of {', '.join(MECHANISMS)}"
 _JAVA = "it is specific to Java; omit it"
 _ASSERTIONS = "only tokens by client id and secret, or from a file, are supported; omit it"
 _VALIDATION = "only brokers validate tokens; omit it"
@@ -67,13 +67,35 @@ _SASL_ROWS = (
     _row(
         "sasl.jaas.config", _PASSWORD, None, "Login module and its options, such as username and password, as in Java."
     ),
-    _unsupported("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", "Program that renews a ticket.", _KERBEROS),
-    _unsupported(
-        "sasl.kerberos.min.time.before.relogin", _LONG, 60_000, "Shortest time between two logins.", _KERBEROS
+    _row(
+        "sasl.kerberos.kinit.cmd",
+        _STRING,
+        "/usr/bin/kinit",
+        "Program that renews a ticket; here the tickets of a cache are not renewed.",
+        effective=False,
     ),
-    _unsupported("sasl.kerberos.service.name", _STRING, None, "Principal that the brokers run as.", _KERBEROS),
-    _unsupported("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, "Random part of a renewal's time.", _KERBEROS),
-    _unsupported("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, "When to renew a ticket.", _KERBEROS),
+    _row(
+        "sasl.kerberos.min.time.before.relogin",
+        _LONG,
+        60_000,
+        "Shortest time between two logins at the KDC; here the Kerberos library decides.",
+        effective=False,
+    ),
+    _row("sasl.kerberos.service.name", _STRING, None, "Service in the principals of the brokers, such as kafka."),
+    _row(
+        "sasl.kerberos.ticket.renew.jitter",
+        _DOUBLE,
+        0.05,
+        "Random part of a renewal's time; here the Kerberos library decides.",
+        effective=False,
+    ),
+    _row(
+        "sasl.kerberos.ticket.renew.window.factor",
+        _DOUBLE,
+        0.8,
+        "When to renew a ticket; here the Kerberos library decides.",
+        effective=False,
+    ),
     ConfigKey(
         name="sasl.login.callback.handler.class",
         type=_CLASS,
@@ -295,6 +317,9 @@ def _sasl_problems(values: Values) -> Iterator[str]:
         yield f"sasl.mechanism must be one of: {', '.join(MECHANISMS)}; {mechanism} is not supported"
         return
     text = values.optional_text("sasl.jaas.config")
+    if mechanism == GSSAPI and text is None:
+        yield from login_problems({}, values.optional_text(SERVICE_KEY))
+        return
     if text is None:
         yield f"sasl.jaas.config is required: {_example(mechanism)}"
         return
@@ -305,6 +330,9 @@ def _sasl_problems(values: Values) -> Iterator[str]:
         return
     if mechanism == OAUTHBEARER:
         # `security.tokens` checks its own options.
+        return
+    if mechanism == GSSAPI:
+        yield from login_problems(options, values.optional_text(SERVICE_KEY))
         return
     if missing := [name for name in ("username", "password") if name not in options]:
         yield f"sasl.jaas.config has no {' and no '.join(missing)}: {_example(mechanism)}"
@@ -322,6 +350,8 @@ def _example(mechanism: str) -> str:
 
 def _read_sasl(values: Values) -> SaslSettings:
     mechanism = values.text("sasl.mechanism")
+    if mechanism == GSSAPI:
+        return _read_kerberos(values)
     login = parse_jaas(values.text("sasl.jaas.config"))
     url = values.optional_text("sasl.oauthbearer.token.endpoint.url")
     if mechanism != OAUTHBEARER or url is None:
@@ -344,3 +374,11 @@ def _read_sasl(values: Values) -> SaslSettings:
         tls=_read_endpoint_tls(login.options) if url.startswith("https:") else None,
     )
     return SaslSettings(mechanism=mechanism, login=login, tokens=tokens)
+
+
+def _read_kerberos(values: Values) -> SaslSettings:
+    text = values.optional_text("sasl.jaas.config")
+    login = LoginModule(MODULE, "required", {"useTicketCache": "true"}) if text is None else parse_jaas(text)
+    return SaslSettings(
+        mechanism=GSSAPI, login=login, kerberos=read_login(login.options, values.optional_text(SERVICE_KEY))
+    )

@@ -23,10 +23,14 @@ from rookery.protocol.principal import Principal
 
 @value_class(kw_only=True)
 class Identity:
-    """A client that has logged in. `response` is the last message to it; `expires_ms` is when its credentials end."""
+    """A client that has logged in.
+
+    `response` is the last message to it: None if the mechanism ends with a message of the client, which then gets a
+    response only if it sends SaslAuthenticate requests. `expires_ms` is when its credentials end.
+    """
 
     principal: Principal
-    response: bytes = b""
+    response: bytes | None = b""
     expires_ms: TimestampMs | None = None
 
 
@@ -43,6 +47,10 @@ class LoginError(RookeryError):
 
 class InvalidCredentialsError(LoginError):
     """A login failed, and the client gets a text that is the same for all reasons. The text is for the log."""
+
+
+class TransientLoginError(LoginError):
+    """A login failed that may succeed a moment later: the client gets no answer, and so tries again."""
 
 
 ServerExchange: TypeAlias = Generator[bytes, bytes, Identity]

@@ -34,6 +34,7 @@ from rookery.security.sasl_server.exchange import (
     LoginError,
     Mechanism,
     ServerExchange,
+    TransientLoginError,
 )
 
 # As in Kafka, a second login begins at the earliest after this time.
@@ -147,12 +148,16 @@ class LoginSession:
         self.expires_ms = None if lifetime_ms is None else now_ms + lifetime_ms
         self.principal = response.principal
         self._logged_in_ms = now_ms
-        reply = self._reply(response.response, lifetime_ms or 0)
+        reply = b""
+        if response.response is not None or self._request is not None:
+            reply = self._reply(response.response or b"", lifetime_ms or 0)
         self._state, self.exchange, self._request = _State.LOGGED_IN, None, None
         return Answer(reply)
 
     def rejected(self, error: LoginError) -> End:
         """The exchange has failed."""
+        if isinstance(error, TransientLoginError):
+            return self._fail(error.reason)
         text = str(error)
         if isinstance(error, InvalidCredentialsError):
             assert self._mechanism is not None
