@@ -96,8 +96,8 @@ explore: $(INSTALLED) ## The property tests with new random examples
 	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
 		$$(grep -rl --include='test_*.py' hypothesis tests) $(PYTEST_ARGS)
 
-conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; and the long fault tests
-	scripts/conformance-setup.sh .cache/java
+conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; Kerberos; and the long fault tests
+	KERBEROS=$(BIN)/python scripts/conformance-setup.sh .cache/java
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not spark and not soak" tests/conformance tests/faults tests/pipelines tests/spark $(PYTEST_ARGS)
 	$(BIN)/pytest -q -m "spark and not soak" tests/conformance tests/pipelines tests/spark $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
 	$(MAKE) sparks
