@@ -42,10 +42,10 @@ class RawLogin:
         self.send_token(token)
         return self._frame()
 
-    def topics(self) -> list[str]:
-        """Return the topics that the user sees: the login is complete."""
-        found = self.request(ApiKey.METADATA, 4, MetadataRequest(topics=None, allow_auto_topic_creation=False))
-        return [topic.name for topic in found.topics]
+    def broker_addresses(self) -> list[str]:
+        """Return the addresses in Metadata, which is served after a login only."""
+        found = self.request(ApiKey.METADATA, 4, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return [f"{broker.host}:{broker.port}" for broker in found.brokers]
 
     def is_closed(self) -> bool:
         """Return whether the broker closes the connection without another byte."""

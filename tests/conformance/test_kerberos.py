@@ -1,13 +1,10 @@
 """Logins with tickets of a real Kerberos KDC: Java's tools, Python clients and our own; also between nodes."""
 
 import asyncio
-import random
-import ssl
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import aiokafka
 import kafka
@@ -18,13 +15,24 @@ from rookery.base.errors import ApiError, ErrorCode, StartupError
 from rookery.client import NewTopic, sync
 from rookery.client.errors import AuthenticationError
 from rookery.security.acls import AclBinding, ResourcePattern
-from rookery.security.sasl import Exchange, gssapi
-from rookery.security.settings import KerberosLogin
-from rookery.security.system_gss import initiate
 from rookery.testing import EmbeddedBroker, EmbeddedCluster
 from tests.conformance.java_tools import run_tool
-from tests.conformance.raw_login import RawLogin
-from tests.support.broker import BrokerProcess, free_port, start_node
+from tests.conformance.kerberos import (
+    PASSWORD,
+    PROTOCOLS,
+    REJECTED,
+    SESSION_MS,
+    SHORT,
+    Broker,
+    cache_jaas,
+    keytab_jaas,
+    keytab_of,
+    rejection,
+    round_trip,
+    start_realm,
+    start_rookery,
+    topics,
+)
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.kerberos import Realm
 from tests.support.secured import tls_settings
@@ -32,42 +40,10 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kerberos, pytest.mark.timeout(300)]
 
-PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
-# Listeners whose sessions end: after SESSION_MS, and after an hour, which is longer than the tickets of the tests.
-SHORT, HOUR = "SHORT", "HOUR"
-SESSION_MS = 2000
-HOUR_MS = 3_600_000
-TICKET_S = 60
-# The tolerance for clocks, in the realm's configuration.
-SKEW_S = 1
-MODULE = "com.sun.security.auth.module.Krb5LoginModule"
-PASSWORD = "secret"
-REJECTED = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
-# `alice` is a user by the default rule, `ops/admin` by one of its own, and no rule fits `other/localhost`.
-RULES = r"RULE:[2:$1;$2](^ops;admin$)s/;.*$//U,RULE:[1:$1],RULE:[2:$1@$0](kafka@.*)s/@.*//"
-
-
-def keytab_jaas(principal: str, keytab: Path) -> str:
-    return f'{MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="{principal}";'
-
-
-def cache_jaas(cache: Path) -> str:
-    return f'{MODULE} required useTicketCache=true doNotPrompt=true ticketCache="{cache}";'
-
 
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
-    directory = tmp_path_factory.mktemp("realm")
-    with Realm(directory) as running, pytest.MonkeyPatch.context() as patch:
-        for name, value in running.environment.items():
-            patch.setenv(name, value)
-        patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.krb5.conf={running.config}")
-        running.keytab("kafka/localhost")
-        running.keytab("ops/admin")
-        running.keytab("other/localhost")
-        for user in ("alice", "bob"):
-            running.add(user, PASSWORD)
-            running.export(user, f"{user}.keytab")
+    with start_realm(tmp_path_factory.mktemp("realm")) as running:
         yield running
 
 
@@ -76,78 +52,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-class Broker:
-    """A broker with an authorizer and a listener for each protocol, and for sessions that end."""
-
-    def __init__(self, realm: Realm, certificates: Certificates, process: BrokerProcess, ports: dict[str, int]) -> None:
-        self.realm = realm
-        self.process = process
-        self.authority = certificates.authority
-        self._ports = ports
-
-    def address(self, listener: str) -> str:
-        return f"localhost:{self._ports[listener]}"
-
-    def settings(self, listener: str, jaas: str) -> dict[str, str]:
-        """Return the settings of our client, which are those of Java's."""
-        found = {
-            "bootstrap.servers": self.address(listener),
-            "security.protocol": "SASL_SSL" if listener == "SASL_SSL" else "SASL_PLAINTEXT",
-            "sasl.mechanism": "GSSAPI",
-            "sasl.kerberos.service.name": "kafka",
-            "sasl.jaas.config": jaas,
-        }
-        if listener == "SASL_SSL":
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
-        return found
-
-    def python_settings(self, listener: str) -> dict[str, Any]:
-        """Return the keyword arguments of aiokafka and kafka-python, which use the ticket cache of the user."""
-        found: dict[str, Any] = {
-            "bootstrap_servers": self.address(listener),
-            "security_protocol": listener,
-            "sasl_mechanism": "GSSAPI",
-            "sasl_kerberos_service_name": "kafka",
-            "sasl_kerberos_domain_name": "localhost",
-        }
-        if listener == "SASL_SSL":
-            found["ssl_context"] = ssl.create_default_context(cafile=self.authority)
-        return found
-
-    def tool_settings(self, path: Path, listener: str, jaas: str) -> str:
-        """Write a file with the settings of Java's tools; returns its path."""
-        path.write_text("".join(f"{key}={value}\n" for key, value in self.settings(listener, jaas).items()))
-        return str(path)
-
-
 @pytest.fixture(scope="module")
 def broker(realm: Realm, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    directory = tmp_path_factory.mktemp("broker")
-    ports = {name: free_port() for name in (*PROTOCOLS, SHORT, HOUR)}
-    login = keytab_jaas("kafka/localhost", realm.directory / "kafka-localhost.keytab")
-    settings = {
-        **tls_settings(certificates),
-        "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,SHORT:SASL_PLAINTEXT,"
-        "HOUR:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "GSSAPI",
-        "sasl.kerberos.service.name": "kafka",
-        "sasl.kerberos.principal.to.local.rules": RULES.replace("\\", "\\\\"),
-        **{f"listener.name.{name.lower()}.gssapi.sasl.jaas.config": login for name in ports},
-        "listener.name.short.connections.max.reauth.ms": str(SESSION_MS),
-        "listener.name.hour.gssapi.connections.max.reauth.ms": str(HOUR_MS),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:alice;User:OPS",
-        "log.dirs": str(directory / "data"),
-    }
-    config = directory / "server.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    with start_node(config) as process:
-        yield Broker(realm, certificates, process, ports)
-
-
-def keytab_of(realm: Realm, principal: str) -> str:
-    return keytab_jaas(principal, realm.directory / f"{principal.replace('/', '-')}.keytab")
+    with start_rookery(realm, certificates, tmp_path_factory.mktemp("broker")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -156,38 +64,6 @@ def tickets(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Path:
     cache = broker.realm.kinit("alice", PASSWORD, "alice.cache")
     monkeypatch.setenv("KRB5CCNAME", str(cache))
     return cache
-
-
-def round_trip(config: dict[str, str], topic: str) -> bytes | None:
-    with sync.Producer[bytes, bytes](config) as producer:
-        producer.send(topic, b"value").result(30)
-    with sync.Consumer[bytes, bytes]({**config, "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
-        consumer.subscribe([topic])
-        while not (records := consumer.poll(1)):
-            pass
-        return next(iter(records)).value
-
-
-def login_of(keytab: Path | None = None, principal: str | None = None, cache: Path | None = None) -> Exchange:
-    """Begin an exchange of our client with the service."""
-    login = KerberosLogin(
-        service_name="kafka",
-        principal=principal,
-        keytab=None if keytab is None else str(keytab),
-        ticket_cache=None if cache is None else str(cache),
-    )
-    return gssapi(initiate(login, "localhost"))
-
-
-def topics(config: dict[str, str]) -> list[str]:
-    with sync.Admin(config) as admin:
-        return [found.name for found in admin.list_topics()]
-
-
-def rejection(config: dict[str, str]) -> str:
-    with pytest.raises(AuthenticationError) as caught:
-        topics(config)
-    return str(caught.value)
 
 
 @pytest.mark.java
@@ -340,7 +216,7 @@ def test_a_user_without_a_rule(broker: Broker) -> None:
 
     def is_logged() -> bool:
         assert REJECTED in rejection(config)
-        return reason in broker.process.log()
+        return reason in broker.log()
 
     eventually(is_logged, "the reason in the log")
 
@@ -359,65 +235,13 @@ def test_an_expired_ticket(broker: Broker) -> None:
     eventually(is_over, "the end of the ticket")
 
 
-def test_a_token_of_an_expired_ticket(broker: Broker) -> None:
-    """It was valid when the client made it."""
-    cache = broker.realm.kinit("alice", PASSWORD, "expired.cache", "-l", "8s")
-    token = next(login_of(cache=cache))
-    time.sleep(8 + SKEW_S + 1)
-    with RawLogin(broker.address(SHORT), "GSSAPI") as raw:
-        found = raw.authenticate(token)
-        assert (found.error_code, found.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, REJECTED)
-        assert raw.is_closed()
-
-
-@pytest.mark.parametrize("message", [b"", b"x", b"\x60\x82\x01\x00", bytes(1000)])
-def test_tokens_that_are_none(broker: Broker, message: bytes) -> None:
-    with RawLogin(broker.address("SASL_PLAINTEXT"), "GSSAPI") as raw:
-        found = raw.authenticate(message)
-        assert (found.error_code, found.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, REJECTED)
-        assert raw.is_closed()
-
-
-def test_changed_tokens(broker: Broker) -> None:
-    """One byte of the client's first token is another one."""
-    alice = broker.realm.directory / "alice.keytab"
-    size = len(next(login_of(alice, "alice")))
-    for position in random.Random(1).sample(range(size), 40):
-        token = bytearray(next(login_of(alice, "alice")))
-        token[position % len(token)] ^= 0x55
-        with RawLogin(broker.address("SASL_PLAINTEXT"), "GSSAPI") as raw:
-            exchange = raw.authenticate(bytes(token))
-            if exchange.error_code == ErrorCode.NONE:
-                # The byte means nothing to the service, but the last message needs the key of the ticket.
-                raw.authenticate(b"")
-                exchange = raw.authenticate(b"\x01\0\0\0")
-            assert exchange.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-
-
-def test_bare_tokens(broker: Broker) -> None:
-    """Clients before Kafka 1.0 send tokens without headers, and the last one has no answer."""
-    exchange = login_of(broker.realm.directory / "alice.keytab", "alice")
-    with RawLogin(broker.address("SASL_PLAINTEXT"), "GSSAPI", version=0) as raw:
-        offer = raw.exchange_token(exchange.send(raw.exchange_token(next(exchange))))
-        raw.send_token(exchange.send(offer))
-        assert isinstance(raw.topics(), list)
-
-
-@pytest.mark.parametrize(
-    ("listener", "longest_ms"),
-    [("SASL_PLAINTEXT", 0), (SHORT, SESSION_MS), (HOUR, (TICKET_S + SKEW_S) * 1000)],
-)
-def test_a_session_with_a_limit_ends_with_its_ticket(broker: Broker, listener: str, longest_ms: int) -> None:
-    cache = broker.realm.kinit("alice", PASSWORD, "limited.cache", "-l", f"{TICKET_S}s")
-    exchange = login_of(cache=cache)
-    with RawLogin(broker.address(listener), "GSSAPI") as raw:
-        message = next(exchange)
-        for _ in range(2):
-            message = exchange.send(raw.authenticate(message).auth_bytes)
-        found = raw.authenticate(message)
-        assert found.error_code == ErrorCode.NONE
-        assert found.session_lifetime_ms <= longest_ms
-        assert (found.session_lifetime_ms > 0) == (longest_ms > 0)
+def test_a_keytab_outlives_its_tickets(broker: Broker) -> None:
+    """The client gets another ticket when the first one has ended."""
+    realm = broker.realm
+    config = broker.settings("SASL_PLAINTEXT", keytab_jaas("dave", realm.keytab("dave", "-maxlife", "3s")))
+    for _ in range(3):
+        topics({**config, "client.id": "dave"})
+        time.sleep(3)
 
 
 def test_our_client_logs_in_again(broker: Broker, topic: str) -> None:

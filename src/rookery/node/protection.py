@@ -150,7 +150,7 @@ class Protection:
 
     async def _check_keytab(self, acceptor: "Acceptor") -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(None, acceptor.check)
+            await asyncio.get_running_loop().run_in_executor(self._environment.executor, acceptor.check)
         except GssError as error:
             raise StartupError(
                 f"{JAAS_KEY}: the keytab {acceptor.keytab} cannot be used for {acceptor.principal}: {error}"
@@ -218,10 +218,13 @@ class Protection:
     def _gssapi(self, service: KerberosService, *, has_limit: bool) -> Mechanism:
         from rookery.security.system_gss import default_realm
 
+        realm = default_realm()
+        if not realm:
+            logger.warning("krb5.conf has no default_realm: the rule DEFAULT applies to no principal")
         return GssapiMechanism(
             new_context=self._acceptors[service].begin,
             rules=service.rules,
-            default_realm=default_realm(),
+            default_realm=realm,
             now_ms=self._environment.clock.now_ms,
             has_limit=has_limit,
         )

@@ -110,7 +110,10 @@ class _Context:
 
     @property
     def peer(self) -> str:
-        return str(_call(lambda: self._context.initiator_name))
+        try:
+            return bytes(_call(lambda: self._context.initiator_name)).decode()
+        except UnicodeDecodeError:
+            raise GssError("the principal is not in UTF-8") from None
 
     def step(self, token: bytes) -> bytes:
         def step() -> Any:
