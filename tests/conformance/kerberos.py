@@ -1,7 +1,7 @@
 """A Kerberos realm, and brokers that log its users in: Rookery, and Apache Kafka with the same settings."""
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class Broker:
         self.authority = certificates.authority
         self._ports = dict(zip(_PROTOCOL_MAP, free_ports(len(_PROTOCOL_MAP)), strict=True))
         # How to read the broker's log, if it runs in a process of its own.
-        self.log = lambda: ""
+        self.log: Callable[[], str] = lambda: ""
 
     def address(self, listener: str) -> str:
         return f"localhost:{self._ports[listener]}"
