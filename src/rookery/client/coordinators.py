@@ -5,7 +5,8 @@ time-out, with a new look-up if it moved. Requests use separate connections, so 
 admin client, the group members and the transactional producer call this.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 from rookery.base.codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
@@ -16,7 +17,12 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Request, ResponseT
 from rookery.protocol.messages import FindCoordinatorRequest
 
+Result = TypeVar("Result")
+
 _LANE = "coordinator"
+# The first version of FindCoordinator that takes several keys, and how many are sent at once.
+_SEVERAL_KEYS_SINCE = 4
+_KEYS_PER_REQUEST = 500
 # The code of a response that names no coordinator: the look-up is retried, as if there were none yet.
 _NO_COORDINATOR = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -91,6 +97,80 @@ class Coordinators:
             return response
 
         return await self._cluster.retry(attempt, timeout_s=timeout_s, retriable=is_transient)
+
+    async def call_each(
+        self, keys: Collection[str], send: Callable[[NodeId, list[str]], Awaitable[Mapping[str, Result | ApiError]]]
+    ) -> dict[str, Result | ApiError]:
+        """Return the result of each key. `send` gets a coordinator and all keys that it coordinates.
+
+        Only keys with transient errors are sent again; those that are left when the time-out expires get their error.
+        """
+        results: dict[str, Result | ApiError] = {}
+        transient: dict[str, ApiError] = {}
+
+        def take(key: str, row: Result | ApiError) -> None:
+            if isinstance(row, ApiError) and is_transient(row.code):
+                transient[key] = row
+                if row.code in _MOVED:
+                    self.forget(key)
+            else:
+                results[key] = row
+
+        async def attempt() -> None:
+            transient.clear()
+            theirs: dict[NodeId, list[str]] = {}
+            for key, node in (await self._find_each([key for key in keys if key not in results])).items():
+                if isinstance(node, ApiError):
+                    take(key, node)
+                else:
+                    theirs.setdefault(node, []).append(key)
+            for node, of_node in sorted(theirs.items()):
+                try:
+                    rows = await send(node, of_node)
+                except ApiError as error:
+                    rows = dict.fromkeys(of_node, error)
+                for key in of_node:
+                    missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer about {self._name(key)}")
+                    take(key, rows.get(key, missing))
+            if transient:
+                raise next(iter(transient.values()))
+
+        try:
+            await self._cluster.retry(attempt, retriable=is_transient)
+        except ApiError as error:
+            results |= {key: transient.get(key, error) for key in keys if key not in results}
+        return {key: results[key] for key in keys}
+
+    async def _find_each(self, keys: Collection[str]) -> dict[str, NodeId | ApiError]:
+        """Look up the coordinators of `keys`, in few requests where the broker takes several keys at once."""
+        unknown = [key for key in keys if key not in self._nodes]
+        version = (await self._cluster.connection(None, self._lane)).version(ApiKey.FIND_COORDINATOR)
+        found: dict[str, NodeId | ApiError] = {}
+        if version < _SEVERAL_KEYS_SINCE:
+            for key in unknown:
+                try:
+                    found[key] = await self._find(key)
+                except ApiError as error:
+                    found[key] = error
+        else:
+            for start in range(0, len(unknown), _KEYS_PER_REQUEST):
+                found |= await self._find_several(unknown[start : start + _KEYS_PER_REQUEST])
+        return {key: found[key] if key in found else self._nodes[key] for key in keys}
+
+    async def _find_several(self, keys: list[str]) -> dict[str, NodeId | ApiError]:
+        request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=keys)
+        response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, lane=self._lane)
+        found: dict[str, NodeId | ApiError] = {
+            key: ApiError(_NO_COORDINATOR, f"no answer about {self._name(key)}") for key in keys
+        }
+        for row in response.get("coordinators", ()):
+            if row.error_code != ErrorCode.NONE:
+                found[row.key] = ApiError(ErrorCode(row.error_code), row.error_message or self._name(row.key))
+            else:
+                found[row.key] = self._nodes[row.key] = row.node_id
+        if any(node not in self._cluster.metadata.brokers for node in found.values() if isinstance(node, int)):
+            await self._cluster.refresh(topics=())
+        return found
 
     async def _find(self, key: str) -> NodeId:
         known = self._nodes.get(key)

@@ -56,6 +56,7 @@ from rookery.client.admin.transactions import (
     TransactionListing,
 )
 from rookery.client.admin.users import SCRAM_ITERATIONS, ScramDeletion, ScramUpsertion, ScramUser
+from rookery.client.first_record import FirstRecord
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.metadata import Broker, Partition, Topic
 from rookery.client.prepared import EndOutcome, PreparedTransaction
@@ -109,6 +110,7 @@ __all__ = [
     "Feature",
     "Features",
     "FencedProducer",
+    "FirstRecord",
     "GroupDescription",
     "GroupListing",
     "GroupMember",

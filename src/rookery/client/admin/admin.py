@@ -15,7 +15,8 @@ from rookery.client.admin.acls import AclAdmin
 from rookery.client.admin.cluster import ClusterAdmin
 from rookery.client.admin.configs import ConfigAdmin
 from rookery.client.admin.features import FeatureAdmin
-from rookery.client.admin.groups import GroupAdmin
+from rookery.client.admin.first_records import FirstRecordAdmin
+from rookery.client.admin.group_batches import GroupBatchAdmin
 from rookery.client.admin.hanging_transactions import HangingAdmin
 from rookery.client.admin.quorum import QuorumAdmin
 from rookery.client.admin.quotas import QuotaAdmin
@@ -29,7 +30,8 @@ from rookery.client.settings.admin import AdminSettings
 
 
 class Admin(
-    GroupAdmin,
+    GroupBatchAdmin,
+    FirstRecordAdmin,
     HangingAdmin,
     ConfigAdmin,
     ReplicaAdmin,

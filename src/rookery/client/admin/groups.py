@@ -29,9 +29,11 @@ from rookery.protocol.consumer_protocol import read_assignment
 from rookery.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseDescribedGroup,
     DeleteGroupsRequest,
     DescribedGroupMember,
     DescribeGroupsRequest,
+    DescribeGroupsResponseDescribedGroup,
     LeaveGroupRequest,
     ListGroupsRequest,
     Member,
@@ -54,8 +56,8 @@ GROUP_STATES = (
     "NotReady",
     "Dead",
 )
-_DEAD = "Dead"
-_UNKNOWN_TO_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+DEAD = "Dead"
+UNKNOWN_TO_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _NO_COORDINATOR: NodeId = -1
 _SEVERAL_MEMBERS_SINCE = 3
 REMOVAL_REASON = "removed by an administrator"
@@ -173,20 +175,10 @@ class GroupAdmin(RecordAdmin):
             row = response.groups[0]
             check(row.error_code, f"group {group_id}")
         except ApiError as error:
-            if error.code in _UNKNOWN_TO_NEW_PROTOCOL:
+            if error.code in UNKNOWN_TO_NEW_PROTOCOL:
                 return None
             raise
-        return GroupDescription(
-            group_id=group_id,
-            group_type=CONSUMER,
-            state=row.group_state,
-            protocol_type="consumer",
-            assignor=row.assignor_name,
-            coordinator=await self._groups.find(group_id),
-            members=tuple(_consumer_member(member) for member in row.members),
-            epoch=row.group_epoch,
-            assignment_epoch=row.assignment_epoch,
-        )
+        return consumer_description(row, await self._groups.find(group_id))
 
     async def _describe_classic(self, group_id: str) -> GroupDescription:
         request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
@@ -195,18 +187,10 @@ class GroupAdmin(RecordAdmin):
         )
         row = response.groups[0]
         check(row.error_code, f"group {group_id}")
-        if row.group_state == _DEAD:
+        if row.group_state == DEAD:
             # Before version 6, brokers describe a group that does not exist as dead.
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
-        return GroupDescription(
-            group_id=group_id,
-            group_type=CLASSIC,
-            state=row.group_state,
-            protocol_type=row.protocol_type,
-            assignor=row.protocol_data,
-            coordinator=await self._groups.find(group_id),
-            members=tuple(_classic_member(member) for member in row.members),
-        )
+        return classic_description(row, await self._groups.find(group_id))
 
     async def committed_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
@@ -317,6 +301,32 @@ class GroupAdmin(RecordAdmin):
         partitions = sorted({*committed, *additional})
         ends = await self.end_offsets(partitions)
         return [PartitionLag(tp, committed[tp].offset if tp in committed else None, ends.get(tp)) for tp in partitions]
+
+
+def consumer_description(row: ConsumerGroupDescribeResponseDescribedGroup, coordinator: NodeId) -> GroupDescription:
+    return GroupDescription(
+        group_id=row.group_id,
+        group_type=CONSUMER,
+        state=row.group_state,
+        protocol_type="consumer",
+        assignor=row.assignor_name,
+        coordinator=coordinator,
+        members=tuple(_consumer_member(member) for member in row.members),
+        epoch=row.group_epoch,
+        assignment_epoch=row.assignment_epoch,
+    )
+
+
+def classic_description(row: DescribeGroupsResponseDescribedGroup, coordinator: NodeId) -> GroupDescription:
+    return GroupDescription(
+        group_id=row.group_id,
+        group_type=CLASSIC,
+        state=row.group_state,
+        protocol_type=row.protocol_type,
+        assignor=row.protocol_data,
+        coordinator=coordinator,
+        members=tuple(_classic_member(member) for member in row.members),
+    )
 
 
 def _codes(rows: Iterable[ResultRow]) -> list[int]:

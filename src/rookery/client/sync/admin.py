@@ -10,7 +10,7 @@ from typing import Self
 from uuid import UUID
 
 from rookery.base.codes import ElectionType, ResourceType, UpgradeType
-from rookery.base.errors import ErrorCode
+from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.quota_entities import QuotaEntity, QuotaName
 from rookery.base.types import LeaderEpoch, NodeId, Offset, ProducerId, TimestampMs, TopicId, TopicName, TopicPartition
 from rookery.client.admin.acls import EVERY_ACL, CreatedAcl, DeletedAcls
@@ -18,6 +18,7 @@ from rookery.client.admin.admin import Admin as AsyncAdmin
 from rookery.client.admin.cluster import ClusterDescription, LogDirectory
 from rookery.client.admin.configs import ConfigChange, ConfigResource, ResourceConfigs
 from rookery.client.admin.features import Features
+from rookery.client.admin.group_batches import Offsets
 from rookery.client.admin.groups import REMOVAL_REASON, GroupDescription, GroupListing, PartitionLag, RemovedMember
 from rookery.client.admin.hanging_transactions import OnProgress, Scope
 from rookery.client.admin.outcomes import Outcome
@@ -37,6 +38,7 @@ from rookery.client.admin.transactions import (
     TransactionListing,
 )
 from rookery.client.admin.users import ScramDeletion, ScramUpsertion, ScramUser
+from rookery.client.first_record import FirstRecord
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.metadata import Topic
 from rookery.client.metrics.names import MetricName
@@ -331,6 +333,15 @@ class Admin:
             )
         )
 
+    def first_records(
+        self, positions: Mapping[TopicPartition, Offset], *, read_committed: bool = False
+    ) -> dict[TopicPartition, FirstRecord]:
+        """Return for each partition the first record at or after its offset that a consumer would get.
+
+        With `read_committed`, records of aborted and of open transactions do not count.
+        """
+        return self._loop.run(self._admin.first_records(positions, read_committed=read_committed))
+
     def list_offsets(
         self, wanted: Mapping[TopicPartition, TimestampMs], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetResult]:
@@ -399,6 +410,17 @@ class Admin:
     def lags(self, group_id: str, assigned: Iterable[TopicPartition] = ()) -> list[PartitionLag]:
         """Return committed and end offsets of the partitions with a committed offset, and of those in `assigned`."""
         return self._loop.run(self._admin.lags(group_id, assigned))
+
+    def describe_group_batch(self, group_ids: Iterable[str]) -> list[GroupDescription]:
+        """Like `describe_groups`, in few requests."""
+        return self._loop.run(self._admin.describe_group_batch(group_ids))
+
+    def committed_offset_batch(self, group_ids: Iterable[str]) -> dict[str, Offsets | ApiError]:
+        """Return all committed offsets of each group, or the error of its coordinator, in few requests.
+
+        Brokers before Kafka 3.0 are asked for each group alone.
+        """
+        return self._loop.run(self._admin.committed_offset_batch(group_ids))
 
     def metrics(self) -> dict[MetricName, float]:
         """Return all metrics under Kafka's names; see `rookery.client.metrics`. Empty for an admin made by `over`."""
