@@ -11,7 +11,7 @@ from rookery.testing import EmbeddedBroker
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GUIDE = ROOT / "docs" / "client.md"
-PAGES = (ROOT / "README.md", GUIDE, ROOT / "docs" / "client-metrics.md")
+PAGES = (ROOT / "README.md", GUIDE, ROOT / "docs" / "client-metrics.md", ROOT / "docs" / "lag.md")
 ADDRESS = "localhost:9092"
 # The section whose example needs a Spark session: tests/spark/test_readme.py runs it.
 SPARK_SECTION = "In your Spark jobs"

@@ -1,11 +1,11 @@
-"""`rookery groups`: list, describe, reset-offsets, delete, delete-offsets."""
+"""`rookery groups`: list, describe, lag, reset-offsets, delete, delete-offsets."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli import completion
+from rookery.cli import completion, group_lag
 from rookery.cli.app import App
 from rookery.cli.option_values import parse_words
 from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, Json, Timeout, Yes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rookery.cli.resets import Change, Reset, TopicChoice
     from rookery.client.admin import Admin
 
-app = App(help="List, describe, reset and delete consumer groups.")
+app = App(help="List, describe, watch, reset and delete consumer groups.")
 
 Names = Annotated[
     list[str], typer.Argument(metavar="GROUP...", help="One or more groups.", autocompletion=completion.groups)
@@ -93,6 +93,9 @@ def describe(
         if index:
             typer.echo()
         print_group(group, members=members or everything, offsets=offsets or everything)
+
+
+app.command("lag", epilog=group_lag.EXAMPLES)(group_lag.lag)
 
 
 @app.command(

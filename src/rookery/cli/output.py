@@ -5,7 +5,8 @@ Data goes to standard output; questions, progress and notes go to standard error
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,8 @@ from rookery.cli.errors import FAILED, CommandError, explain
 from rookery.cli.suggestions import suggestion
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from rookery.client.admin import Outcome
 
 _COLUMN_GAP = "  "
@@ -43,11 +46,32 @@ def print_json_line(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str | None = None) -> None:
     """Print a table. A column whose non-empty cells are all numbers is aligned to the right."""
-    numeric = [_is_numeric([row[index] for row in rows]) for index in range(len(columns))]
+    numeric = _numeric_columns(columns, rows)
     if sys.stdout.isatty():
         _print_rich(columns, rows, numeric=numeric, title=title)
     else:
         _print_plain(columns, rows, numeric=numeric, title=title)
+
+
+@contextmanager
+def live_table() -> Iterator[Callable[[Sequence[str], Sequence[Sequence[Cell]]], None]]:
+    """Yield a function that prints a table in place of the one before; below it if the output is no terminal."""
+    if not sys.stdout.isatty():
+
+        def show_below(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+            print_table(columns, rows)
+            typer.echo()
+
+        yield show_below
+        return
+    from rich.live import Live
+
+    with Live(auto_refresh=False, vertical_overflow="visible") as live:
+
+        def show(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+            live.update(_rich_table(columns, rows, numeric=_numeric_columns(columns, rows)), refresh=True)
+
+        yield show
 
 
 def note(text: str) -> None:
@@ -99,6 +123,10 @@ def indexes_text(indexes: Mapping[str, Sequence[int]]) -> str:
     return " ".join(f"{topic}:{','.join(map(str, of_topic))}" for topic, of_topic in indexes.items()) or "-"
 
 
+def _numeric_columns(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[bool]:
+    return [_is_numeric([row[index] for row in rows]) for index in range(len(columns))]
+
+
 def _is_numeric(column: Sequence[Cell]) -> bool:
     filled = [cell for cell in column if cell is not None]
     return bool(filled) and all(isinstance(cell, int) or _text(cell).lstrip("+-").isdigit() for cell in filled)
@@ -126,8 +154,15 @@ def _print_plain(
 def _print_rich(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numeric: Sequence[bool], title: str | None
 ) -> None:
-    from rich import box
     from rich.console import Console
+
+    Console().print(_rich_table(columns, rows, numeric=numeric, title=title))
+
+
+def _rich_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numeric: Sequence[bool], title: str | None = None
+) -> "Table":
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
@@ -136,4 +171,4 @@ def _print_rich(
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_text(cell), cell.style if isinstance(cell, Styled) else "") for cell in row))
-    Console().print(table)
+    return table
