@@ -25,6 +25,7 @@ from rookery.cli import (
     partitions,
     perf,
     pipelines,
+    plan,
     produce,
     quorum,
     quotas,
@@ -74,6 +75,7 @@ app.add_typer(schemas.app, name="schemas")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(perf.app, name="perf")
+app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
 app.add_typer(configs.app, name="configs")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(brokers.app, name="brokers")
