@@ -24,7 +24,6 @@ from rookery.client.admin import (
 from rookery.client.errors import AuthenticationError
 from rookery.node import tls_contexts
 from rookery.testing import EmbeddedBroker
-from tests.node.test_secured_listeners import with_aiokafka, with_confluent, with_kafka_python, with_our_client
 from tests.support import secured
 from tests.support.certificates import Certificates, make_certificates, make_identity
 from tests.support.secured import SCRAM_256, SCRAM_512, SECRET, USER, client_settings, tls_settings
@@ -46,20 +45,6 @@ def broker(certificates: Certificates) -> Iterator[EmbeddedBroker]:
         settings=settings, security_protocol="SASL_SSL", client_settings=clients, users={USER: SECRET}
     ) as running:
         yield running
-
-
-@pytest.mark.parametrize("mechanism", SCRAM)
-@pytest.mark.parametrize("library", [with_confluent, with_kafka_python, with_aiokafka, with_our_client])
-def test_foreign_clients_use_scram(
-    broker: EmbeddedBroker, certificates: Certificates, library: Any, mechanism: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("client_settings", "confluent_settings", "python_settings"):
-        original = getattr(secured, name)
-        monkeypatch.setattr(
-            f"tests.node.test_secured_listeners.{name}",
-            lambda protocol, certificates, original=original: original(protocol, certificates, mechanism),
-        )
-    assert library("SASL_SSL", broker.bootstrap_servers, certificates)
 
 
 def scram_client(broker: EmbeddedBroker, certificates: Certificates, user: str, password: str) -> dict[str, Any]:
