@@ -127,6 +127,13 @@ def test_a_mechanism_without_passwords_needs_a_file() -> None:
         RegistrySettings.parse({**BROKERS, **SASL, "kafkastore.sasl.mechanism": "OAUTHBEARER"})
 
 
+def test_roles_of_a_file_need_the_file() -> None:
+    """Without the error, the users of the brokers would have more access than the settings seem to say."""
+    users = {**BROKERS, **SASL, "kafkastore.sasl.mechanism": "PLAIN"}
+    with pytest.raises(ConfigError, match=r"authentication\.roles are roles of authentication\.credentials\.file"):
+        RegistrySettings.parse({**users, "authentication.roles": "admin"})
+
+
 def test_rules_need_users_and_are_checked() -> None:
     rules = {"authorization.rules": "User:a=read:*; User:b=write:c-*;"}
     with pytest.raises(ConfigError, match=r"authorization\.rules.* need authentication\.method=BASIC"):

@@ -299,6 +299,11 @@ def _conflicts(
             "authentication.credentials.file is required with authentication.method=BASIC, unless "
             f"{CLIENT_PREFIX}sasl.mechanism is {' or '.join(LOGIN_MECHANISMS)}: then the brokers' users are accepted"
         )
+    if values.is_given("authentication.roles") and not values.is_given("authentication.credentials.file"):
+        yield (
+            "authentication.roles are roles of authentication.credentials.file: for users of the brokers, give roles "
+            "by authorization.rules"
+        )
     if not is_basic and any(map(values.is_given, ("authorization.rules", "authorization.rules.file"))):
         yield "authorization.rules and authorization.rules.file need authentication.method=BASIC: roles belong to users"
     session_ms = values.integer("kafkagroup.session.timeout.ms")
