@@ -37,6 +37,7 @@ _SIZE_BYTES = 4
 _NO_ERROR = b"\x00\x00"
 _HOST = "127.0.0.1"
 _CONNECT_TIMEOUT_S = 10.0
+_RETRY_S = 0.02
 _REPLY_TIMEOUT_S = 30.0
 _RECEIVE_BYTES = 1 << 20
 _FETCH_MAX_BYTES = 100_000_000
@@ -113,10 +114,7 @@ class Conversation:
     ) -> None:
         self.socket = connection
         self.frame = frame
-        self.socket.sendall(frame)
-        reply = read_reply(self.socket)
-        if not is_good(reply):
-            raise WireError(f"the first reply has an error: {reply[:200]!r}")
+        reply = self._first_reply(is_good)
         self.size_prefix = reply[:_SIZE_BYTES]
         self.buffer = bytearray(len(reply))
         self.view = memoryview(self.buffer)
@@ -124,6 +122,21 @@ class Conversation:
         # None for replies without an error code.
         self.error_position = error_position
         self.socket.setblocking(False)
+
+    def _first_reply(self, is_good: Callable[[bytes], bool]) -> bytes:
+        """Return a reply without an error.
+
+        Kafka's brokers describe the leaders of a new topic a moment before they accept its records.
+        """
+        deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
+        while True:
+            self.socket.sendall(self.frame)
+            reply = read_reply(self.socket)
+            if is_good(reply):
+                return reply
+            if time.monotonic() > deadline_s:
+                raise WireError(f"the first reply has an error: {reply[:200]!r}")
+            time.sleep(_RETRY_S)
 
     def receive_more(self, count: int) -> bool:
         """Count received bytes; returns whether the reply is complete."""
@@ -153,7 +166,7 @@ def connect(port: int) -> socket.socket:
         except ConnectionRefusedError:
             if time.monotonic() > deadline_s:
                 raise
-            time.sleep(0.02)
+            time.sleep(_RETRY_S)
             continue
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
