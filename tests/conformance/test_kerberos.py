@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import aiokafka
@@ -201,6 +202,30 @@ def test_a_ticket_for_another_service(broker: Broker) -> None:
     refused = rejection({**config, "sasl.kerberos.service.name": "other"})
     assert REJECTED in refused
     assert "other" not in refused
+
+
+def test_a_kdc_that_does_not_answer(broker: Broker, topic: str) -> None:
+    """A client with a ticket goes on. To one without, it is as if the broker did not answer: it tries again."""
+    realm = broker.realm
+    # Another file: the tickets by the usual one are in the memory of this process.
+    late = broker.settings("SASL_PLAINTEXT", keytab_jaas("ops/admin", realm.export("ops/admin", "late.keytab")))
+    holder = broker.settings("SASL_PLAINTEXT", cache_jaas(realm.kinit("alice", PASSWORD, "holder.cache")))
+    topics(holder)
+    realm.stop()
+    try:
+        topics(holder)
+        with pytest.raises(ApiError, match="Cannot contact any KDC") as caught:
+            topics(late)
+        assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
+        with sync.Producer[bytes, bytes](late) as producer, ThreadPoolExecutor(1) as others:
+            sent = others.submit(lambda: producer.send(topic, b"value").result(60))
+            with pytest.raises(TimeoutError):
+                sent.result(1)
+            realm.start()
+            assert sent.result(60).offset == 0
+    finally:
+        realm.stop()
+        realm.start()
 
 
 def test_an_unknown_service(broker: Broker) -> None:

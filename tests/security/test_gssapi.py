@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rookery.protocol.principal import Principal
 from rookery.security.gss import GssContext, GssError
 from rookery.security.kerberos_rules import KerberosRules
-from rookery.security.sasl import SaslError, gssapi
+from rookery.security.sasl import SaslError, TransientSaslError, gssapi
 from rookery.security.sasl_server.exchange import (
     Identity,
     InvalidCredentialsError,
@@ -198,6 +198,11 @@ def test_our_client_authenticates_the_server(token: bytes) -> None:
     next(client)
     with pytest.raises(SaslError, match="is invalid"):
         client.send(token)
+
+
+def test_our_client_without_a_kdc() -> None:
+    with pytest.raises(TransientSaslError, match="no KDC"):
+        next(gssapi(client_context(failure=GssError("no KDC", is_transient=True))))
 
 
 def test_our_client_without_a_ticket() -> None:

@@ -112,6 +112,15 @@ class Realm:
 
     def __enter__(self) -> "Realm":
         self._run("kdb5_util", "create", "-s", "-r", NAME, "-P", "master")
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
         program = shutil.which("krb5kdc", path=_PATH)
         assert program is not None, "there is no krb5kdc: run scripts/conformance-setup.sh"
         with (self.directory / "kdc.out").open("wb") as output:
@@ -119,14 +128,12 @@ class Realm:
                 [program, "-n", "-r", NAME], env=self._environment(), stdout=output, stderr=output
             )
         eventually(self._serves, "a KDC that serves")
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
         if self._kdc is not None:
             self._kdc.terminate()
             self._kdc.wait(STOP_TIMEOUT_S)
+            self._kdc = None
 
     def _serves(self) -> bool:
         assert self._kdc is not None

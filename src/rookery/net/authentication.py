@@ -4,7 +4,8 @@ A broker may require a new login before a session ends (KIP-368). It then return
 first request after most of that time waits until the login has been repeated (`Channel.log_in_again_at`). No request
 is lost, requests keep their order, and an idle connection does not log in again.
 
-A wrong user, password, mechanism or identity provider raises `AuthenticationError`, which is not retriable.
+A wrong user, password, mechanism or identity provider raises `AuthenticationError`, which is not retriable. A Kerberos
+KDC that does not answer is a network failure like that of a broker.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from rookery.security.sasl import (
     PLAIN,
     Exchange,
     SaslError,
+    TransientSaslError,
     gssapi,
     logs_in_with_token,
     oauth_bearer,
@@ -138,6 +140,8 @@ class Authenticator:
                 return _advance(exchange, received)
             async with self._kerberos_turn:
                 return await asyncio.get_running_loop().run_in_executor(None, _advance, exchange, received)
+        except TransientSaslError as error:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot log in at {connection.address}: {error}") from None
         except SaslError as error:
             raise self._login_error(connection, str(error)) from None
 

@@ -11,7 +11,7 @@ from rookery.base.errors import RookeryError
 class GssError(RookeryError):
     """A call of the GSS-API failed.
 
-    `is_transient`: the same credentials may succeed a moment later, for example because clocks differ by a little.
+    `is_transient`: the same credentials may succeed a moment later, for example because no KDC answered.
     """
 
     def __init__(self, text: str, *, is_transient: bool = False) -> None:

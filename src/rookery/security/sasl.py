@@ -45,6 +45,10 @@ class SaslError(RookeryError):
     """The server violated the mechanism."""
 
 
+class TransientSaslError(SaslError):
+    """A login failed that may succeed a moment later: for example, no KDC answered."""
+
+
 def plain(username: str, password: str) -> Exchange:
     """RFC 4616: a single message with the password. The server's response is empty."""
     yield b"\x00".join((b"", username.encode(), password.encode()))
@@ -90,7 +94,7 @@ def gssapi(context: GssContext) -> Exchange:
             raise SaslError("the broker requires a security layer of GSSAPI, which Kafka does not have")
         yield context.wrap(_NO_LAYER)
     except GssError as error:
-        raise SaslError(str(error)) from None
+        raise (TransientSaslError if error.is_transient else SaslError)(str(error)) from None
 
 
 def oauth_extensions(options: Mapping[str, str]) -> dict[str, str]:

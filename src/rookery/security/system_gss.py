@@ -14,12 +14,13 @@ from rookery.base.values import value_class
 from rookery.security.gss import GssContext, GssError
 from rookery.security.settings import KerberosLogin
 
-# The minor codes of MIT Kerberos are numbers of the protocol (RFC 4120, section 7.5.9) above this one.
+# The minor codes of MIT Kerberos begin here: first the numbers of the protocol (RFC 4120, section 7.5.9), then its own.
 _CODES_START: Final = 2_529_638_912
 _CLIENT_NOT_YET_VALID: Final = 21
 _TICKET_NOT_YET_VALID: Final = 33
 _REPLAY: Final = 34
-_TRANSIENT: Final = frozenset({_CLIENT_NOT_YET_VALID, _TICKET_NOT_YET_VALID, _REPLAY})
+_KDC_UNREACHABLE: Final = 156
+_TRANSIENT: Final = frozenset({_CLIENT_NOT_YET_VALID, _TICKET_NOT_YET_VALID, _REPLAY, _KDC_UNREACHABLE})
 
 
 def check_library(key: str) -> None:
