@@ -28,7 +28,7 @@ def check_library(key: str) -> None:
     try:
         import gssapi  # noqa: F401
     except (ImportError, OSError) as error:
-        hint = f"{install_hint('kerberos')}, after apt-get install gcc libkrb5-dev"
+        hint = f"{install_hint('kerberos')}, after apt-get install gcc libkrb5-dev python3-dev"
         raise ConfigError(f"{key}=GSSAPI needs gssapi and the Kerberos libraries of the system: {hint}") from error
 
 
