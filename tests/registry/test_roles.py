@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from rookery.base.errors import ConfigError
 from rookery.registry.roles import Grant, Role, Roles, RoleSource, parse_rules
+from tests.support.logs import captured_logs
 
 ALICE, BOB, ADMIN = "User:alice", "User:bob", "User:admin"
 
@@ -89,7 +89,7 @@ def test_roles_stay_if_the_file_becomes_unusable(tmp_path: Path, text: str | Non
     else:
         path.write_text(text)
         os.utime(path, ns=(1, 1))
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         assert source.current().allows(ALICE, Role.READ, "a")
         assert source.current().allows(ALICE, Role.READ, "a")
     assert [line["log_level"] for line in lines] == ["error"]
