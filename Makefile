@@ -149,6 +149,7 @@ docs: $(INSTALLED) ## Regenerate the pages of settings, metrics and APIs from th
 	$(BIN)/python -m rookery.client.metrics.docs > docs/client-metrics.md
 	$(BIN)/python -m rookery.telemetry.docs > docs/metrics.md
 	$(BIN)/python -m rookery.spark.option_docs > docs/spark-options.md
+	$(BIN)/python -m rookery.doctor.docs > docs/doctor-checks.md
 
 stubs: $(INSTALLED) ## Regenerate the types of Kafka's messages, src/rookery/protocol/messages
 	$(BIN)/python scripts/message_stubs.py
