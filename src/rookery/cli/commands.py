@@ -17,6 +17,7 @@ from rookery.cli import (
     configs,
     consume,
     dlq,
+    doctor,
     features,
     format,
     groups,
@@ -76,6 +77,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(perf.app, name="perf")
 app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
+app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.add_typer(configs.app, name="configs")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(brokers.app, name="brokers")
