@@ -104,6 +104,12 @@ def test_the_lag_time_is_coloured_by_its_size() -> None:
     assert rows[0][5] == Styled("12 s", "yellow")
 
 
+def test_a_lag_time_that_is_not_known_is_above_any_limit() -> None:
+    unknown = LagHistory(60_000).add(cluster(NOW_MS, partition(0, 10)))
+    assert exceeds(unknown, lag_max=None, lag_s_max=10**9)
+    assert not exceeds(unknown, lag_max=10, lag_s_max=None)
+
+
 def test_a_group_that_cannot_be_read_fails_the_command() -> None:
     fine = report(10, 1)
     assert not exceeds(fine, lag_max=None, lag_s_max=None)

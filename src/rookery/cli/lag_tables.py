@@ -55,12 +55,15 @@ def as_json_value(report: LagReport) -> dict[str, Any]:
 
 
 def exceeds(report: LagReport, *, lag_max: int | None, lag_s_max: float | None) -> bool:
-    """Whether a group is stuck, cannot be read, or lags by more than the limits."""
+    """Whether a group is stuck, cannot be read, or lags by more than the limits.
+
+    A lag in time that is not known counts as too large: a script that asks for a limit must not believe it is kept.
+    """
     return any(
         group.error != ErrorCode.NONE
         or group.status in (Status.STALL, Status.STOP)
         or (lag_max is not None and (group.lag or 0) > lag_max)
-        or (lag_s_max is not None and (group.lag_s or 0) > lag_s_max)
+        or (lag_s_max is not None and group.lag is not None and (group.lag_s is None or group.lag_s > lag_s_max))
         for group in report.groups
     )
 
