@@ -66,3 +66,7 @@ def test_settings_need_no_cluster(words: str, offered: str) -> None:
 
 def test_without_a_cluster_nothing_is_offered() -> None:
     assert complete(f"127.0.0.1:{free_port()}", "topics describe or") == []
+
+
+def test_checks_of_the_doctor() -> None:
+    assert complete(f"127.0.0.1:{free_port()}", "doctor --only disk") == ["disk-space"]

@@ -84,6 +84,12 @@ def client_settings(ctx: typer.Context, incomplete: str) -> list[str]:
     return _assignments(PRODUCER_KEYS if ctx.info_name == "produce" else CONSUMER_KEYS, incomplete)
 
 
+def doctor_checks(incomplete: str) -> list[str]:
+    from rookery.doctor import CHECKS
+
+    return _starting([check.id for check in CHECKS], incomplete)
+
+
 def _use_command_config(ctx: typer.Context) -> None:
     """Use the --command-config of the line, as the command would: its callback does not run during completion."""
     use_command_config(ctx.find_root().params.get("command_config"))

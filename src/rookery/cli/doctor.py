@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.option_values import parse_words
 from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, Timeout
 from rookery.cli.session import with_admin
@@ -23,8 +24,18 @@ EXAMPLES = (
 _TIMEOUT_S = 10.0
 _SEVERITIES = ("note", "warning", "error")
 
-Only = Annotated[list[str] | None, typer.Option("--only", metavar="CHECK", help="Run this check only. Repeatable.")]
-Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="CHECK", help="Leave this check out. Repeatable.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="CHECK", help="Run this check only. Repeatable.", autocompletion=completion.doctor_checks
+    ),
+]
+Skip = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skip", metavar="CHECK", help="Leave this check out. Repeatable.", autocompletion=completion.doctor_checks
+    ),
+]
 For = Annotated[
     float,
     typer.Option("--for", metavar="SECONDS", min=0, help="Observe groups this long, to find those that are stuck."),
