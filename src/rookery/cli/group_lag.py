@@ -1,6 +1,5 @@
 """`rookery groups lag`: the lag of groups in records and seconds, once or again and again."""
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -106,15 +105,8 @@ async def _observe(monitor: "LagMonitor", for_s: float, interval_s: float) -> "L
     """Return the last report of `for_s` seconds."""
     from rookery.cli.progress import working
 
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + for_s
-    report = await monitor.observe()
     with working(f"observing for {for_s:g} s"):
-        # A margin: clocks of other kinds must not see less than the whole window.
-        while for_s and (left_s := end_s + 0.1 - loop.time()) > 0:
-            await asyncio.sleep(min(interval_s, left_s))
-            report = await monitor.observe()
-    return report
+        return await monitor.observe_for(for_s, interval_s)
 
 
 async def _watch(monitor: "LagMonitor", interval_s: float, *, partitions: bool, as_json: bool) -> None:

@@ -11,6 +11,8 @@ from rookery.lag.sampler import LagSampler
 
 DEFAULT_WINDOW_S = 60.0
 DEFAULT_INTERVAL_S = 5.0
+# Samples have the time of another clock, which must not see less than the whole duration.
+_MARGIN_S = 0.1
 
 
 class LagMonitor:
@@ -36,6 +38,20 @@ class LagMonitor:
     async def observe(self) -> LagReport:
         """Look at the cluster now. Trends, and statuses other than OK, need several calls over `window_s`."""
         return self._history.add(await self._sampler.sample(self._group_ids))
+
+    async def observe_for(self, duration_s: float, interval_s: float = DEFAULT_INTERVAL_S) -> LagReport:
+        """Look at the cluster again and again for `duration_s` seconds; return the last report.
+
+        The last look begins after that time: however long one takes, the samples cover a window of that length.
+        """
+        loop = asyncio.get_running_loop()
+        report = await self.observe()
+        begun_s, end_s = loop.time(), loop.time() + duration_s + _MARGIN_S
+        while duration_s and begun_s < end_s:
+            await asyncio.sleep(max(0.0, min(interval_s, end_s - loop.time())))
+            begun_s = loop.time()
+            report = await self.observe()
+        return report
 
     async def watch(self, interval_s: float = DEFAULT_INTERVAL_S) -> AsyncIterator[LagReport]:
         """Yield a report every `interval_s` seconds, for ever."""
