@@ -31,6 +31,8 @@ _PARTITION_BYTES_FIRST: Final = 32 * 1024
 _PARTITION_BYTES_MAX: Final = 8 * 1024 * 1024
 _RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
 _GROWTH: Final = 8
+# The size to fetch reaches its limit within so many rounds.
+_IDLE_ROUNDS_MAX: Final = 5
 
 
 class FirstRecordSearch:
@@ -43,11 +45,17 @@ class FirstRecordSearch:
 
     async def run(self, positions: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, FirstRecord]:
         """Return the first record of each partition, sorted by partition."""
-        search = _Search(positions, self._read_committed, self._retriable)
+        search = Search(positions, self._read_committed, self._retriable)
 
         async def attempt() -> None:
+            idle_rounds = 0
             while search.pending:
+                before = search.progress
                 await self._search_once(search)
+                idle_rounds = idle_rounds + 1 if search.progress == before else 0
+                if idle_rounds > _IDLE_ROUNDS_MAX:
+                    # Without this, a leader that returns nothing before the end of its log would be asked for ever.
+                    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "leaders return no data")
 
         try:
             await self._cluster.retry(attempt, retriable=self._retriable)
@@ -55,7 +63,7 @@ class FirstRecordSearch:
             search.fail_rest(error)
         return {tp: search.found[tp] for tp in sorted(positions)}
 
-    async def _search_once(self, search: "_Search") -> None:
+    async def _search_once(self, search: "Search") -> None:
         """Send one fetch to each leader. Raises the first transient error, when all leaders have been asked."""
         failed: list[ApiError] = []
         theirs: dict[NodeId, list[TopicPartition]] = {}
@@ -73,7 +81,7 @@ class FirstRecordSearch:
             raise failed[0]
 
     async def _fetch_from(
-        self, node: NodeId, wanted: "Mapping[TopicPartition, _Place]", search: "_Search"
+        self, node: NodeId, wanted: "Mapping[TopicPartition, _Place]", search: "Search"
     ) -> list[ApiError]:
         """Fetch from one leader; return the transient errors."""
         metadata = self._cluster.metadata
@@ -120,7 +128,7 @@ class _Place:
     searched_bytes: int = 0
 
 
-class _Search:
+class Search:
     """The partitions that are found, and those that are pending, in the order in which to request them."""
 
     def __init__(
@@ -130,6 +138,11 @@ class _Search:
         self._retriable = retriable
         self.found: dict[TopicPartition, FirstRecord] = {}
         self.pending = {tp: _Place(positions[tp]) for tp in sorted(positions)}
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Differs after each round that settled a partition or read something."""
+        return len(self.found), sum(place.searched_bytes for place in self.pending.values())
 
     def settle(self, tp: TopicPartition, found: FirstRecord) -> None:
         self.found[tp] = found
