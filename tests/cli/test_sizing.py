@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rookery.base.errors import ConfigError
+from rookery.cli import plan_measurement
 from rookery.cli.commands import app
-from rookery.cli.plan_measurement import measure
 from rookery.cli.quantities import parse_bytes, parse_network, parse_seconds
 from rookery.cli.sizing import (
     REPLICAS_PER_BROKER_MAX,
@@ -178,9 +178,17 @@ def test_wrong_usage(arguments: list[str], sentence: str) -> None:
     assert sentence in " ".join(rookery_plan(*arguments, exit_code=2).replace("│", " ").split())
 
 
-def test_rates_are_measured_in_a_topic_that_is_deleted() -> None:
+def test_rates_are_measured_in_a_topic_that_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_measurement, "MEASURED_BYTES", 200_000)
     with EmbeddedBroker() as broker:
-        found = measure(broker.bootstrap_servers, 30, replication=1, record_bytes=1000, size_bytes=200_000)
-        assert min(found) > 0
-        listed = CliRunner().invoke(app, ["topics", "list", "-b", broker.bootstrap_servers, "--json"])
+        cluster = ["-b", broker.bootstrap_servers, "--json"]
+        found = json.loads(rookery_plan("--rate", "1GB/s", "--retention", "1h", "-r", "1", "--measure", *cluster))
+        assert all("(measured)" in line["reason"] for line in found["lines"] if line["key"].startswith("partitions_by"))
+        listed = CliRunner().invoke(app, ["topics", "list", *cluster])
         assert json.loads(listed.output) == []
+
+
+def test_a_measurement_that_cannot_be_made_is_a_sentence() -> None:
+    with EmbeddedBroker() as broker:
+        output = rookery_plan("--rate", "5MB/s", "--measure", "-b", broker.bootstrap_servers, exit_code=1)
+        assert "INVALID_REPLICATION_FACTOR" in output

@@ -21,14 +21,12 @@ class MeasuredRates(NamedTuple):
     consumed_bytes_s: float
 
 
-def measure(
-    bootstrap_server: str, timeout_s: float, *, replication: int, record_bytes: int, size_bytes: int = MEASURED_BYTES
-) -> MeasuredRates:
+def measure(bootstrap_server: str, timeout_s: float, *, replication: int, record_bytes: int) -> MeasuredRates:
     """Write and read a topic of one partition with `replication` replicas, which is deleted afterwards."""
     topic = f"rookery-plan-{uuid4().hex[:12]}"
     _create(bootstrap_server, timeout_s, topic, replication)
     try:
-        records = max(1, size_bytes // record_bytes)
+        records = max(1, MEASURED_BYTES // record_bytes)
         values = values_of(record_bytes, None)
         produced = produce_records(producer_config(bootstrap_server, timeout_s, None), topic, values, records, None)
         consumed = consume_topic(consumer_config(bootstrap_server, timeout_s, None), topic, None, columns=False)
