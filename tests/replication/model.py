@@ -35,7 +35,6 @@ from rookery.replication.manager import ReplicaManager
 from rookery.replication.partition import Partition
 from rookery.replication.replica import ACKS_ALL, Replica
 from rookery.storage.config import LogConfig
-from rookery.telemetry.traffic import Traffic
 from tests.faults.files import CrashFiles, Survival
 from tests.storage.samples import PARTITION, START_MS, TOPIC_ID, batch, open_log, read_bytes
 
@@ -55,7 +54,7 @@ class ModelFetcher(ReplicaFetcher):
     def __init__(self, model: "Model", process: "Process") -> None:
         self._source = -1
         self._follower = Follower(
-            process.node_id, lambda: process.broker_epoch, lambda _: process.replica, ReplicationThrottle(), Traffic()
+            process.node_id, lambda: process.broker_epoch, lambda _: process.replica, ReplicationThrottle()
         )
         self._peers = _Offsets(model)
         self._settings = FetcherSettings(backoff_s=0.0)

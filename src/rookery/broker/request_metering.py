@@ -44,6 +44,7 @@ class RequestMetering:
         stats = known[connection.is_follower]
         stats.count += 1
         measured = stats.api
+        connection.is_measured = True
         measured.sizes.record(size)
         if began_s - connection.received_s >= _QUEUED_MIN_S:
             measured.queued.record(int((began_s - connection.received_s) * _MICROS_PER_S))

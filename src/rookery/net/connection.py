@@ -20,6 +20,7 @@ import errno
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, TypeAlias, cast
 
 import structlog
@@ -70,8 +71,9 @@ class ConnectionInfo:
     is_local: bool = False
     # What the authorizer has decided about the principal, for handlers of frequent requests.
     decisions: tuple[Principal, ClientDecisions] | None = None
-    # The event loop's time when the last bytes arrived.
-    received_s: float = 0.0
+    # Whether requests are measured; if so, the event loop's time when the last bytes arrived.
+    is_measured: bool = False
+    received_s: float = inf
     # For how long the last request has throttled its client, until it is recorded.
     throttled_s: float = 0.0
     # Whether it is another broker that sends the requests, to copy partitions.
@@ -188,7 +190,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self._received = True
-        self.info.received_s = self._loop.time()
+        if self.info.is_measured:
+            self.info.received_s = self._loop.time()
         self._frames.received(count)
         self.bytes_received += count
         if not self._closing:

@@ -41,7 +41,6 @@ from rookery.replication import follower_log
 from rookery.replication.following import Following, Position, Reaction, backoff_s, place_after_out_of_range, react
 from rookery.replication.offset_search import EARLIEST_LOCAL, LATEST
 from rookery.replication.replica import Replica
-from rookery.telemetry.traffic import Traffic
 
 logger = structlog.get_logger(__name__)
 
@@ -96,7 +95,6 @@ class Follower(NamedTuple):
     broker_epoch: Callable[[], int]
     find: Callable[[TopicPartition], Replica | ErrorCode]
     throttle: ReplicationThrottle
-    traffic: Traffic
 
 
 class ReplicaFetcher:
@@ -351,7 +349,7 @@ class ReplicaFetcher:
         throttle = self._follower.throttle
         if throttle.is_active and throttle.applies_to(partition):
             throttle.record(len(records), self._loop.time())
-        self._follower.traffic.of(partition.topic).replication_bytes_in += len(records)
+        replica.traffic.replication_bytes_in += len(records)
         position = follower_log.append_some(replica, records, 0)
         while position is not None:
             await self._slices.pause()

@@ -148,7 +148,7 @@ class ReplicaManager:
         connections to the brokers' listeners for requests between brokers.
         """
         self._replicator = Replicator(
-            Follower(self._node_id, broker_epoch, self.find, self.throttles.follower, self.traffic),
+            Follower(self._node_id, broker_epoch, self.find, self.throttles.follower),
             new_peers=new_peers,
             controller=controller,
             replicas=lambda: self,
@@ -161,7 +161,8 @@ class ReplicaManager:
 
     def traffic_of(self, partition: TopicPartition) -> TopicTraffic:
         """Return where to count a request that failed: clients may name topics that do not exist."""
-        return self.traffic.of(partition.topic) if partition in self._replicas else self.traffic.others
+        replica = self._replicas.get(partition)
+        return self.traffic.others if replica is None else replica.traffic
 
     def copy_lag(self) -> int:
         """Return how many records the slowest replica is behind what it knows of its leader's high watermark."""
@@ -427,7 +428,14 @@ class ReplicaManager:
                 offset=log.end_offset,
                 records=lost,
             )
-        return Replica(state, log, changed=self._changed, flush=self._flusher.request, propose=self._propose)
+        return Replica(
+            state,
+            log,
+            changed=self._changed,
+            flush=self._flusher.request,
+            propose=self._propose,
+            traffic=self.traffic.of(topic.name),
+        )
 
     def _update_state(self, replica: Replica, image: PartitionImage) -> None:
         state = replica.state

@@ -37,6 +37,7 @@ from rookery.replication.partition import Partition
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from rookery.storage.producers import Duplicate, LateDuplicate, Verification
+from rookery.telemetry.traffic import TopicTraffic
 
 logger = structlog.get_logger(__name__)
 
@@ -110,7 +111,7 @@ class Replica:
     new ISR, whose answer the callee reports with `isr_settled`.
     """
 
-    __slots__ = ("_changed", "_flush", "_propose", "is_flushing", "log", "policy", "state")
+    __slots__ = ("_changed", "_flush", "_propose", "is_flushing", "log", "policy", "state", "traffic")
 
     def __init__(
         self,
@@ -120,8 +121,10 @@ class Replica:
         changed: Callable[["Replica"], None],
         flush: Callable[["Replica"], None],
         propose: Callable[["Replica"], None] = lambda _: None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.state = state
+        self.traffic = traffic or TopicTraffic()
         self.log = log
         self.policy = ProducePolicy.of(log.config, has_record_check=log.config.schema_rules is not None)
         self.is_flushing = False

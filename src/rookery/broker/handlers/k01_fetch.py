@@ -344,8 +344,6 @@ class Fetch:
         # time, and poll in a busy loop.
         if not replicas.exists(topic_partition):
             return self._missing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not self._is_repeated:
-            replicas.traffic_of(topic_partition).fetches += 1
         fetched = self._read_found(
             replicas.find(topic_partition), partition, min(partition.wanted.max_bytes, remaining), at_least_one
         )
@@ -363,7 +361,10 @@ class Fetch:
         self, replica: Replica | ErrorCode, partition: SessionPartition, max_bytes: int, at_least_one: bool
     ) -> Fetched:
         if isinstance(replica, ErrorCode):
+            self._context.services.replicas.traffic.others.fetches += 1
             return Fetched(replica)
+        if not self._is_repeated:
+            replica.traffic.fetches += 1
         if self._session.uses_topic_ids and partition.key[0] != replica.state.topic_id:
             return Fetched(ErrorCode.INCONSISTENT_TOPIC_ID)
         if self._context.api_version < _ZSTD_SINCE and replica.log.config.compression_type == "zstd":

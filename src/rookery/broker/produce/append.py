@@ -174,7 +174,7 @@ class Appends:
         code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
         if code is not _OK:
             return self.fail(partition, code, appended)
-        traffic = self.context.services.replicas.traffic.of(partition[0])
+        traffic = replica.traffic
         traffic.produces += 1
         traffic.bytes_in += size
         traffic.messages_in += end_offset - base_offset
