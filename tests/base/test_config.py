@@ -246,3 +246,10 @@ def test_a_key_of_a_listener_is_found_by_its_most_specific_name() -> None:
     layers = BrokerLayers(static={name: name for name in names})
     assert layers.value_at("INSIDE", key, mechanism="PLAIN") == names[1]
     assert layers.value_at("OUTSIDE", key, mechanism="PLAIN") == key
+
+
+def test_the_rates_of_replication_are_described_only_if_they_are_set() -> None:
+    name = "leader.replication.throttled.rate"
+    assert name not in {entry.name for entry in describe_broker(BrokerLayers(static={}))}
+    found = describe_broker(BrokerLayers(static={}, dynamic_default={name: "100"}))
+    assert [entry.value for entry in found if entry.name == name] == ["100"]

@@ -47,6 +47,8 @@ SAME_SETTINGS = {
 }
 # Settings that have an effect in Rookery, but only after a restart.
 RESTART = {"cordoned.log.dirs", "listener.security.protocol.map", "listeners"}
+# So have all of these but the key stores, which are read again when they change (docs/unsupported.md).
+SECURITY = ("sasl.", "ssl.", "principal.builder.class")
 
 
 class Both(NamedTuple):
@@ -139,7 +141,9 @@ def test_broker_configs_that_change_at_run_time(both: Both) -> None:
     dynamic_here = {name for name, entry in ours.items() if not entry.read_only}
     dynamic_there = {name for name, entry in theirs.items() if not entry.read_only}
     assert dynamic_here - dynamic_there == set()
-    assert {name for name in dynamic_there - dynamic_here if BROKER_KEYS[name].effective} == RESTART
+    restart = {name for name in dynamic_there - dynamic_here if BROKER_KEYS[name].effective}
+    assert restart - RESTART == {name for name in restart if name.startswith(SECURITY)}
+    assert restart >= RESTART
 
 
 def coordinators(both: Both, version: int, kind: int, key: str) -> list[Message]:

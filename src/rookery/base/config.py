@@ -9,7 +9,7 @@ that; the functions here are pure, and the handlers, the controller and the node
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rookery.base.codes import ConfigSource
 from rookery.base.config_access import ACCESS_ROWS
@@ -205,6 +205,10 @@ def effective_topic_values(overrides: Mapping[str, str], broker: BrokerLayers) -
     return values
 
 
+# In Kafka these are not among the keys of a broker, and can be set nevertheless.
+_SHOWN_IF_SET: Final = frozenset(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
+
+
 def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
     values = effective_topic_values(overrides, broker)
     return [
@@ -217,7 +221,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[C
 def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
     """Describe every key of one broker, and the keys that were set for single listeners."""
     given = {name for _, layer in broker.sources() for name in layer}
-    names = {name for name, key in BROKER_KEYS.items() if not key.internal} | given
+    names = {name for name, key in BROKER_KEYS.items() if not key.internal} - _SHOWN_IF_SET | given
     return [_broker_entry(name, broker) for name in sorted(names)]
 
 
