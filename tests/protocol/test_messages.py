@@ -239,6 +239,7 @@ def test_only_code_for_any_message_takes_untyped_ones() -> None:
         "broker/request_pieces.py",
         "protocol/codec.py",
         "protocol/error_responses.py",
+        "protocol/response_errors.py",
         "testing/faults.py",
         "testing/injected_errors.py",
     }

@@ -35,7 +35,7 @@ from rookery.node.environment import Environment, Interceptor
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.lost_metadata import check_metadata_exists, metadata_damage_error
 from rookery.node.metadata_snapshots import MetadataSnapshots, metadata_log_config
-from rookery.node.metrics.network import LoginCounts
+from rookery.node.metrics.logins import LoginCounts
 from rookery.node.metrics.service import MetricsService
 from rookery.node.protection import Protection
 from rookery.node.quotas import NodeQuotas

@@ -83,7 +83,7 @@ class Follower:
 class IsrProposal:
     """A change that the leader has asked the controller for, or is about to. Compared by identity."""
 
-    __slots__ = ("isr", "leader_epoch", "partition_epoch")
+    __slots__ = ("growth", "isr", "leader_epoch", "partition_epoch")
 
     def __init__(
         self,
@@ -91,12 +91,15 @@ class IsrProposal:
         *,
         leader_epoch: LeaderEpoch,
         partition_epoch: int,
+        size_before: int,
     ) -> None:
         # The proposed members, each with the broker epoch of its last fetch; -1 if it is unknown, and for the leader.
         self.isr = isr
         # The state of the partition that the proposal changes. The controller refuses it if that state is not current.
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
+        # How many more members the ISR will have.
+        self.growth = len(isr) - size_before
 
     @property
     def members(self) -> tuple[NodeId, ...]:

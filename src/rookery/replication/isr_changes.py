@@ -59,10 +59,11 @@ class IsrCounts:
         self.shrinks = 0
         self.failures = 0
 
-    def add(self, size_before: int, size: int) -> None:
-        if size > size_before:
+    def add(self, proposal: IsrProposal) -> None:
+        """Count an accepted proposal. The state may have it already: the metadata can be faster than the answer."""
+        if proposal.growth > 0:
             self.expands += 1
-        elif size < size_before:
+        elif proposal.growth < 0:
             self.shrinks += 1
 
 
@@ -188,7 +189,7 @@ class IsrChanges:
                 answer.leader_recovery_state == RecoveryState.RECOVERING,
             )
             logger.info("in-sync replicas changed", partition=partition, isr=list(altered.isr))
-            self.counts.add(len(replica.state.isr), len(altered.isr))
+            self.counts.add(proposal)
             moved = replica.state.accept(proposal, altered, now_s)
         elif code in _WITHDRAWN:
             logger.info("a change of in-sync replicas was refused", partition=partition, code=code.name)

@@ -234,6 +234,7 @@ class Partition:
             tuple((node, self._broker_epoch(node)) for node in members),
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
+            size_before=len(self.isr),
         )
 
     def _broker_epoch(self, node: NodeId) -> int:

@@ -14,7 +14,6 @@ class TopicTraffic:
     __slots__ = (
         "bytes_in",
         "bytes_out",
-        "bytes_rejected",
         "failed_fetches",
         "failed_produces",
         "fetches",
@@ -28,7 +27,6 @@ class TopicTraffic:
         # Written by producers; what coordinators write does not count, as in Kafka.
         self.bytes_in = 0
         self.messages_in = 0
-        self.bytes_rejected = 0
         # Read by consumers.
         self.bytes_out = 0
         self.replication_bytes_in = 0

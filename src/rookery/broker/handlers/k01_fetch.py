@@ -531,7 +531,8 @@ class Fetch:
 
     def _count_sent(self, partition: SessionPartition, size: int) -> None:
         assert partition.topic is not None
-        traffic = self._context.services.replicas.traffic.of(partition.topic)
+        # The topic may have been deleted between two slices.
+        traffic = self._context.services.replicas.traffic_of(TopicPartition(partition.topic, partition.key[1]))
         if self._request.replica_id >= 0:
             traffic.replication_bytes_out += size
         else:

@@ -18,7 +18,8 @@ from rookery.metadata.publisher import MetadataPublisher
 from rookery.net.listener import Listener
 from rookery.node.metrics.cluster import UncleanElections, controller_families, metadata_families, quorum_families
 from rookery.node.metrics.coordinators import group_families, transaction_families
-from rookery.node.metrics.network import LoginCounts, listener_families
+from rookery.node.metrics.logins import LoginCounts
+from rookery.node.metrics.network import listener_families
 from rookery.node.metrics.process import Collections, LoopTime, loop_families, process_families
 from rookery.node.metrics.requests import request_families
 from rookery.node.metrics.topics import partition_families, replica_families, traffic_families

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -33,8 +32,18 @@ _HEAD_END: Final = b"\r\n\r\n"
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
+# `http.HTTPStatus` would be the only part of that package that a broker loads.
+_PHRASES: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+
 class Answer(NamedTuple):
-    status: HTTPStatus
+    status: int
     body: bytes
     content_type: str = _TEXT
 
@@ -128,7 +137,7 @@ class MetricsListener:
                 head = await reader.readuntil(_HEAD_END)
             request = parse_head(head)
             if request is None:
-                _write(writer, Answer(HTTPStatus.BAD_REQUEST, b"not an HTTP/1.1 request\n"), keeps_alive=False)
+                _write(writer, Answer(400, b"not an HTTP/1.1 request\n"), keeps_alive=False)
                 return
             # A body would be read as the next request.
             keeps_alive = request.keeps_alive and not {"content-length", "transfer-encoding"} & request.headers.keys()
@@ -139,35 +148,35 @@ class MetricsListener:
 
     async def _answer(self, request: Request) -> Answer:
         if request.method not in ("GET", "HEAD"):
-            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD are served\n")
+            return Answer(405, b"only GET and HEAD are served\n")
         url = urlsplit(request.target)
         answer = self._paths.get(url.path)
         if answer is None:
-            return Answer(HTTPStatus.NOT_FOUND, f"there are only {', '.join(self._paths)}\n".encode())
+            return Answer(404, f"there are only {', '.join(self._paths)}\n".encode())
         return await answer(request, url.query)
 
     async def _render(self, request: Request, query: str) -> Answer:
         dialect = parse_qs(query).get("dialect", [DEFAULT_DIALECT])[-1]
         if dialect not in DIALECTS:
             text = f"dialect: expected one of {', '.join(DIALECTS)}, got {dialect!r}\n"
-            return Answer(HTTPStatus.BAD_REQUEST, text.encode())
+            return Answer(400, text.encode())
         is_open = "application/openmetrics-text" in request.headers.get("accept", "")
         body = await self._metrics.render(dialect, is_open_metrics=is_open)
-        return Answer(HTTPStatus.OK, body, OPEN_METRICS_TYPE if is_open else PROMETHEUS_TYPE)
+        return Answer(200, body, OPEN_METRICS_TYPE if is_open else PROMETHEUS_TYPE)
 
     async def _answer_alive(self, _: Request, __: str) -> Answer:
-        return Answer(HTTPStatus.OK, b"alive\n")
+        return Answer(200, b"alive\n")
 
     async def _answer_ready(self, _: Request, __: str) -> Answer:
         problem = self._health.problem()
         if problem is None:
-            return Answer(HTTPStatus.OK, b"ready\n")
-        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {problem}\n".encode())
+            return Answer(200, b"ready\n")
+        return Answer(503, f"not ready: {problem}\n".encode())
 
 
 def _write(writer: asyncio.StreamWriter, answer: Answer, *, keeps_alive: bool, has_body: bool = True) -> None:
     head = (
-        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
+        f"HTTP/1.1 {answer.status} {_PHRASES[answer.status]}\r\n"
         f"Content-Type: {answer.content_type}\r\n"
         f"Content-Length: {len(answer.body)}\r\n"
         f"Connection: {'keep-alive' if keeps_alive else 'close'}\r\n\r\n"

@@ -1,7 +1,10 @@
 """The metrics of a node from its start to its stop: the collector, its listeners, and the job that samples.
 
-Without `metrics.listeners` nothing is measured that costs something per request.
+Without `metrics.listeners` nothing is measured that costs something per request, and most of the modules of metrics are
+not even imported: imports take most of the time of a start.
 """
+
+from typing import TYPE_CHECKING
 
 from rookery.base.config_metrics import METRICS_LISTENERS
 from rookery.base.slices import Slices
@@ -10,14 +13,16 @@ from rookery.node.background import Job
 from rookery.node.broker_role import BrokerRole
 from rookery.node.controller_role import ControllerRole
 from rookery.node.environment import Environment
-from rookery.node.metrics.collector import NodeMetrics
-from rookery.node.metrics.health import Health
-from rookery.node.metrics.listener import MetricsListener
-from rookery.node.metrics.network import LoginCounts
-from rookery.node.metrics.process import LoopTime
+from rookery.node.metrics.logins import LoginCounts
 from rookery.node.settings import Settings
 from rookery.quorum.driver import QuorumDriver
 from rookery.telemetry.requests import RequestStats
+
+if TYPE_CHECKING:
+    from rookery.node.metrics.collector import NodeMetrics
+    from rookery.node.metrics.health import Health
+    from rookery.node.metrics.listener import MetricsListener
+    from rookery.node.metrics.process import LoopTime
 
 _SAMPLE_MS = 5_000
 # Percentiles cover the last five minutes: see `telemetry.histograms`.
@@ -33,7 +38,7 @@ class MetricsService:
         self._logins = logins
         self._urls = settings.layers.items(METRICS_LISTENERS) or ()
         self.requests = RequestStats(is_measured=bool(self._urls))
-        self._loop_time = LoopTime(environment.clock)
+        self._loop_time: LoopTime | None = None
         self._samples = 0
         self._broker: BrokerRole | None = None
         self._metrics: NodeMetrics | None = None
@@ -46,6 +51,12 @@ class MetricsService:
         """Serve, before the broker does: a load balancer sees that the node is not ready yet."""
         if not self._urls:
             return
+        from rookery.node.metrics.collector import NodeMetrics
+        from rookery.node.metrics.health import Health
+        from rookery.node.metrics.listener import MetricsListener
+        from rookery.node.metrics.process import LoopTime
+
+        self._loop_time = LoopTime(self._clock)
         metrics = self._metrics = NodeMetrics(
             self._settings.layers,
             requests=self.requests,
@@ -83,7 +94,8 @@ class MetricsService:
         return Job("metrics", lambda: _SAMPLE_MS, self._sample)
 
     async def _sample(self) -> None:
-        self._loop_time.sample()
+        if self._loop_time is not None:
+            self._loop_time.sample()
         if self._health is not None:
             self._health.sample()
         self._samples += 1
