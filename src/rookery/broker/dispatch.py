@@ -23,6 +23,7 @@ it. A handler on the active controller raises NotControllerError if it stops bei
 request, a controller responds with that error. Any other ApiError of such a handler becomes an error response.
 
 If there are quotas, requests are charged to them (`broker.throttling`); if not, one look at a flag is the only cost.
+For metrics, errors of responses are counted here; `broker.request_metering` measures times and sizes around `handle`.
 
 A request without a possible response raises ProtocolError, and the connection is closed with one log line: an unknown
 API, a version that is not served, bytes that cannot be decoded. Only ApiVersions has a response for unknown versions

@@ -1,6 +1,8 @@
-"""Measures every request: one call around the dispatcher's, and one when a response that waited is ready.
+"""Measures every request that arrives on a listener: one call around the dispatcher's, and one when a response that
+waited is ready.
 
-`make cost` has the price. Under a microsecond is the goal, so that metrics can always be on.
+Without `metrics.listeners`, listeners call the dispatcher directly (`metered`). `make cost` measures what a request
+costs with them; the goal is under a microsecond more, so that metrics can always be on.
 """
 
 import struct
@@ -31,7 +33,7 @@ class RequestMetering:
         self._handle = handle
         self._stats = stats
         self._now = now
-        # By API key and version, and whether a follower sent it: Kafka tells only the fetches of followers apart.
+        # By API key and version: the numbers of clients' requests, and those of followers'. Only those of Fetch differ.
         self._known: dict[tuple[int, int], tuple[VersionStats, VersionStats]] = {}
 
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> HandlerResult:

@@ -4,9 +4,9 @@ The dispatcher makes a `Usage` for a request if there are quotas at all. The res
 for which the client is throttled, and the connection reads no further request for that time (`net.connection`), so that
 clients that ignore the time are throttled as well.
 
-Charged are the bytes of a Produce request, the bytes of a Fetch response, the partitions that a request creates or
-deletes, and the processor time of any request on the event loop: its handler's, and that of its coroutines, measured
-step by step. The work of other threads, and of the sockets, is not measured.
+A client is charged for the bytes of a Produce request, the bytes of a Fetch response, the partitions that a request
+creates or deletes, and the processor time of any request on the event loop: its handler's, and that of its coroutines,
+measured step by step. The work of other threads, and of the sockets, is not measured.
 """
 
 from collections.abc import Awaitable, Callable, Generator

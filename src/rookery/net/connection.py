@@ -74,11 +74,11 @@ class ConnectionInfo:
     # Whether requests are measured; if so, the event loop's time when the last bytes arrived.
     is_measured: bool = False
     received_s: float = inf
-    # For how long the last request has throttled its client, until it is recorded.
+    # The seconds for which the last request has throttled its client; 0 once the metrics have recorded them.
     throttled_s: float = 0.0
     # Whether it is another broker that sends the requests, to copy partitions.
     is_follower: bool = False
-    # Called once when the response is ready to a request that has just been handled and that waits.
+    # Set by a handler that returns an awaitable: called once, when the response to that request is ready.
     on_finished: Callable[[], None] | None = None
     # The client that has authenticated itself; of a forwarded request, the one that the other node names.
     principal: Principal = ANONYMOUS

@@ -1,8 +1,8 @@
-"""What producers and consumers do with each topic: Kafka's BrokerTopicMetrics.
+"""What producers, consumers and followers do with each topic: Kafka's BrokerTopicMetrics.
 
-The handlers of Produce and Fetch add to the numbers of a `TopicTraffic` directly: a method call per batch would cost
-more than the counting. The counts of topics that are gone stay in the totals of all topics, which must never fall:
-Prometheus would take it for a restart.
+A `Replica` refers to the `TopicTraffic` of its topic. The handlers of Produce and Fetch, and the fetchers of followers,
+add to its numbers directly: a method call per batch would cost more than the counting. The counts of topics that are
+gone stay in the totals of all topics, which must never fall: Prometheus would take it for a restart.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class TopicTraffic:
         self.bytes_out = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
-        # Requests for each partition count once.
+        # A request counts once for each of its partitions.
         self.produces = 0
         self.fetches = 0
         self.failed_produces = 0
