@@ -18,10 +18,11 @@ from typing import Final, NamedTuple
 PERIODS: Final = 5
 
 # 2**3 buckets for each power of two.
-_FINE_BITS: Final = 3
-_FINE: Final = 1 << _FINE_BITS
+FINE_BITS: Final = 3
+FINE: Final = 1 << FINE_BITS
 # Larger values count as this one: more than 12 days in microseconds, or a terabyte.
-_VALUE_MAX: Final = (1 << 40) - 1
+VALUE_MAX: Final = (1 << 40) - 1
+BUCKETS: Final = (40 - FINE_BITS + 1) << FINE_BITS
 PERCENTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
@@ -38,53 +39,58 @@ class Distribution(NamedTuple):
 
 
 class Histogram:
-    """Counts of values, which are whole numbers of at least 0."""
+    """Counts of values, which are whole numbers of at least 0.
 
-    __slots__ = ("_counts", "_older", "count", "sum")
+    The fields are public for `broker.request_metering`, which records without a call.
+    """
+
+    __slots__ = ("_older", "count", "counts", "sum")
 
     def __init__(self) -> None:
         self.count = 0
         self.sum = 0
-        self._counts: dict[int, int] = {}
-        self._older: deque[dict[int, int]] = deque(maxlen=PERIODS - 1)
+        # Of the present period, by bucket; empty until the first value.
+        self.counts: list[int] = []
+        self._older: deque[list[int]] = deque(maxlen=PERIODS - 1)
 
     def record(self, value: int) -> None:
         self.count += 1
         self.sum += value
-        # The bucket of `bucket_of`, without a call: this runs for every request.
-        if value < _FINE:
-            bucket = max(value, 0)
-        else:
-            value = min(value, _VALUE_MAX)
-            shift = value.bit_length() - _FINE_BITS - 1
-            bucket = (shift << _FINE_BITS) + (value >> shift)
-        counts = self._counts
-        counts[bucket] = counts.get(bucket, 0) + 1
+        if not self.counts:
+            self.begin()
+        self.counts[bucket_of(value)] += 1
+
+    def begin(self) -> None:
+        """Begin to count in a period."""
+        self.counts = [0] * BUCKETS
 
     def rotate(self) -> None:
         """End a period. Values of the oldest one no longer count in percentiles."""
-        self._older.append(self._counts)
-        self._counts = {}
+        self._older.append(self.counts)
+        self.counts = []
 
     @property
-    def periods(self) -> Sequence[dict[int, int]]:
-        """The counts by bucket, of each period."""
-        return [*self._older, self._counts]
+    def periods(self) -> Sequence[Sequence[int]]:
+        """The counts by bucket, of each period; empty for one without values."""
+        return [*self._older, self.counts]
 
 
 def bucket_of(value: int) -> int:
     """Return the bucket that a value counts in."""
-    histogram = Histogram()
-    histogram.record(value)
-    return next(iter(histogram.periods[-1]))
+    if value < FINE:
+        return max(value, 0)
+    if value > VALUE_MAX:
+        value = VALUE_MAX
+    shift = value.bit_length() - FINE_BITS - 1
+    return (shift << FINE_BITS) + (value >> shift)
 
 
 def middle_of(bucket: int) -> float:
     """Return the value in the middle of a bucket."""
-    if bucket < 2 * _FINE:
+    if bucket < 2 * FINE:
         return float(bucket)
-    shift = (bucket >> _FINE_BITS) - 1
-    return float((bucket - (shift << _FINE_BITS)) << shift) + (1 << shift) / 2
+    shift = (bucket >> FINE_BITS) - 1
+    return float((bucket - (shift << FINE_BITS)) << shift) + (1 << shift) / 2
 
 
 def distribution(histograms: Iterable[Histogram], *, zeros: int = 0, scale: float = 1.0) -> Distribution:
@@ -98,8 +104,9 @@ def distribution(histograms: Iterable[Histogram], *, zeros: int = 0, scale: floa
         count += histogram.count
         total += histogram.sum
         for period in histogram.periods:
-            for bucket, number in period.items():
-                merged[bucket] = merged.get(bucket, 0) + number
+            for bucket, number in enumerate(period):
+                if number:
+                    merged[bucket] = merged.get(bucket, 0) + number
     if not merged:
         return Distribution(count, total * scale, 0.0, 0.0, 0.0, (0.0,) * len(PERCENTILES))
     buckets = sorted(merged)

@@ -19,7 +19,7 @@ _MILLIS_PER_MICRO: Final = 0.001
 class ApiStats:
     """The requests of one API. All times are in microseconds."""
 
-    __slots__ = ("immediate", "local", "queued", "remote", "sizes", "throttled", "total")
+    __slots__ = ("bytes", "immediate", "local", "queued", "remote", "sizes", "throttled", "total")
 
     def __init__(self) -> None:
         # The requests that their handlers answered.
@@ -30,7 +30,9 @@ class ApiStats:
         self.total = Histogram()
         self.queued = Histogram()
         self.throttled = Histogram()
+        # The sizes of some requests, and the bytes of all.
         self.sizes = Histogram()
+        self.bytes = 0
 
     @property
     def count(self) -> int:
@@ -43,8 +45,16 @@ class ApiStats:
         self.total.record(total_us)
 
     def rotate(self) -> None:
-        for name in self.__slots__:
-            getattr(self, name).rotate()
+        for each in (
+            self.immediate,
+            self.local,
+            self.remote,
+            self.total,
+            self.queued,
+            self.throttled,
+            self.sizes,
+        ):
+            each.rotate()
 
 
 class VersionStats:
@@ -79,7 +89,8 @@ def throttle_times(*stats: ApiStats) -> Distribution:
 
 
 def sizes(*stats: ApiStats) -> Distribution:
-    return distribution([each.sizes for each in stats])
+    found = distribution([each.sizes for each in stats])
+    return found._replace(number=sum(each.count for each in stats), sum=sum(each.bytes for each in stats))
 
 
 def _merge(
