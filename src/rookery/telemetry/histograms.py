@@ -49,7 +49,7 @@ class Histogram:
     def __init__(self) -> None:
         self.count = 0
         self.sum = 0
-        # Of the present period, by bucket; empty until the first value.
+        # The counts of the present period by bucket; empty until the first value.
         self.counts: list[int] = []
         self._older: deque[list[int]] = deque(maxlen=PERIODS - 1)
 
