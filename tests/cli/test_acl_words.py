@@ -5,7 +5,6 @@ import pytest
 from rookery.base.codes import AclOperation, AclPermission, AclResourceType, PatternType
 from rookery.base.errors import ConfigError
 from rookery.cli.acl_words import (
-    OPERATIONS,
     Resources,
     check_operations,
     entry_text,
@@ -14,7 +13,7 @@ from rookery.cli.acl_words import (
     principal_of,
     word,
 )
-from rookery.security.acls import AclBinding, ResourcePattern
+from rookery.security.acls import OPERATIONS, AclBinding, ResourcePattern
 
 ORDERS = ResourcePattern(AclResourceType.TOPIC, "orders")
 

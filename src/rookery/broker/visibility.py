@@ -10,40 +10,12 @@ from rookery.base.codes import AclOperation, AclResourceType
 from rookery.broker.context import ClusterContext
 from rookery.broker.permissions import Client
 from rookery.coordinators.group.consumer.environment import VisibleTopics
-from rookery.security.acls import CLUSTER_NAME
+from rookery.security.acls import CLUSTER_NAME, OPERATIONS
 
 # What a response has where the client did not request operations.
 NO_OPERATIONS: Final = -(2**31)
 
-# The operations that exist for each type of resources.
-OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = {
-    AclResourceType.TOPIC: (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    AclResourceType.GROUP: (
-        AclOperation.READ,
-        AclOperation.DELETE,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    AclResourceType.CLUSTER: (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-        AclOperation.IDEMPOTENT_WRITE,
-    ),
-}
+# All of them, as bits.
 ALL_OPERATIONS: Final[Mapping[AclResourceType, int]] = {
     resource_type: sum(1 << operation for operation in operations) for resource_type, operations in OPERATIONS.items()
 }

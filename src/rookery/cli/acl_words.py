@@ -9,42 +9,17 @@ from typing import Final, TypeVar
 from rookery.base.codes import AclOperation, AclPermission, AclResourceType, PatternType
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
-from rookery.security.acls import CLUSTER_NAME, EVERY_PRINCIPAL, WILDCARD, AclBinding, ResourcePattern
+from rookery.security.acls import (
+    CLUSTER_NAME,
+    EVERY_PRINCIPAL,
+    OPERATIONS,
+    WILDCARD,
+    AclBinding,
+    ResourcePattern,
+)
 
 USER_TYPE: Final = "User:"
 
-# The operations that have a meaning for each type of resources, as Kafka has them; ALL always has one.
-OPERATIONS: Final = {
-    AclResourceType.TOPIC: (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    AclResourceType.GROUP: (
-        AclOperation.READ,
-        AclOperation.DELETE,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    AclResourceType.CLUSTER: (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-        AclOperation.IDEMPOTENT_WRITE,
-    ),
-    AclResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT),
-    AclResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
-    AclResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
-}
 _CONCRETE: Final = tuple(each for each in AclOperation if each not in (AclOperation.UNKNOWN, AclOperation.ANY))
 _OPTIONS: Final = {
     AclResourceType.TOPIC: "--topic",
