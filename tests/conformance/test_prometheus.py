@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from rookery.testing import EmbeddedCluster
-from tests.node.test_metrics import DASHBOARDS, free_port
+from rookery.testing.managed import reserve_port
+from tests.support.dashboards import DASHBOARDS
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
@@ -56,14 +57,14 @@ def prometheus(directory: Path, targets: list[str]) -> Iterator[Prometheus]:
     config["scrape_configs"][0]["static_configs"][0]["targets"] = targets
     shutil.copy(DEPLOY / "prometheus" / "alerts.yml", directory)
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{free_port()}"
-    command = [
-        "prometheus",
-        f"--config.file={directory / 'prometheus.yml'}",
-        f"--storage.tsdb.path={directory / 'data'}",
-        f"--web.listen-address={address}",
-    ]
-    with (directory / "log").open("wb") as log:
+    with reserve_port() as reserved, (directory / "log").open("wb") as log:
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        command = [
+            "prometheus",
+            f"--config.file={directory / 'prometheus.yml'}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            f"--web.listen-address={address}",
+        ]
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             server = Prometheus(f"http://{address}")
