@@ -193,7 +193,7 @@ class Dispatcher:
         if route is None:
             return self._handle_unserved(header, frame, position, connection)
         if self._quotas.is_active and self._is_limited(route, connection):
-            return self._handle_measured(route, header, frame, position, connection)
+            return self._handle_charged(route, header, frame, position, connection)
         context: RequestContext = Context(self._services, header, connection)
         if route.handle_frame is not None:
             return route.handle_frame(context, frame, position)
@@ -203,7 +203,7 @@ class Dispatcher:
         # Clients reach a controller through brokers. What nodes send to its listener themselves has no quota.
         return route.is_limited and (self._is_broker or connection.is_forwarded)
 
-    def _handle_measured(
+    def _handle_charged(
         self, route: _Route, header: RequestHeader, frame: memoryview, position: int, connection: ConnectionInfo
     ) -> HandlerResult:
         """Handle a request that is charged to its client's quotas."""
